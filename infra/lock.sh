@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Resolve infra/requirements/*.in into exact versions, with no index address in them. Run by `make lock`.
+set -euo pipefail
+cd "$(dirname "$0")/requirements"
+for name in orchestrator dev engine; do
+    ../../.venv/bin/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-annotate \
+        --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file "$name.lock.new" "$name.in"
+    # A CPU build has a local version such as +cpu; the lock names the release and infra/torch_source.py the build.
+    sed -E -e '/^(#|$)/d' -e 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' "$name.lock.new" > "$name.lock"
+    rm "$name.lock.new"
+done
+if grep -nE '://|^nvidia-|^cuda-' ./*.lock; then
+    echo "a lock holds an address or a CUDA wheel: resolve on a machine whose torch is the CPU build" >&2
+    exit 1
+fi

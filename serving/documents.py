@@ -1,0 +1,85 @@
+"""Read the YAML files that people write into frozen models, with messages that name the field."""
+
+import difflib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from serving.errors import BadInput
+
+Model = TypeVar("Model", bound=BaseModel)
+MAX_BYTES = 1_000_000
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises `BadInput` when it is missing, a folder, empty, too large or not text."""
+    if not path.exists():
+        raise BadInput(f"no such file: `{path}`", "check the path; paths inside a file are relative to that file")
+    if not path.is_file():
+        raise BadInput(f"not a file: `{path}`", "name one file, not a folder")
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"cannot read `{path}`: {error.strerror}", "check its permissions") from error
+    if not content.strip():
+        raise BadInput(f"the file `{path}` is empty", "`infra-agent schema` shows what belongs in it")
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"the file `{path}` has {len(content)} bytes, more than {MAX_BYTES}", "name a smaller file")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"the file `{path}` is not UTF-8 text", "name a text file") from error
+    if "\0" in text:
+        raise BadInput(f"the file `{path}` is binary", "name a text file")
+    return text
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The YAML mapping in a file. Raises `BadInput`."""
+    text = read_text(path)
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" at line {where.line + 1}" if where else ""
+        raise BadInput(f"`{path}` is not valid YAML{line}", "check indentation and quotes") from error
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise BadInput(f"`{path}` does not hold a YAML mapping", "start with `key: value` lines")
+    return document
+
+
+def read_document(path: Path, model: type[Model]) -> Model:
+    """A file validated as `model`. Raises `BadInput` that names the field and, for an unknown key, the nearest one."""
+    return validate(read_mapping(path), model, str(path))
+
+
+def validate(document: dict[str, Any], model: type[Model], source: str) -> Model:
+    """`document` as `model`. `source` is what messages call it. Raises `BadInput`."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
+        if first["type"] == "extra_forbidden":
+            key = str(first["loc"][-1])
+            near = difflib.get_close_matches(key, _known_keys(model), 1)
+            hint = f"did you mean `{near[0]}`?" if near else f"`infra-agent schema {model.__name__}` lists the keys"
+            raise BadInput(f"unknown key `{field}` in `{source}`", hint) from error
+        hint = f"`infra-agent schema {model.__name__}` shows what it may be"
+        raise BadInput(f"`{field}` in `{source}`: {_message(first)}", hint) from error
+
+
+def _message(error: Any) -> str:
+    message: str = error["msg"].removeprefix("Value error, ")
+    given = error.get("input")
+    shown = f", given `{given}`" if isinstance(given, str | int | float | bool) else ""
+    return message[:1].lower() + message[1:] + shown
+
+
+def _known_keys(model: type[BaseModel]) -> list[str]:
+    """Every property name in the model's schema: a near miss in a nested part is found, too."""
+    schema = model.model_json_schema()
+    parts = [schema, *schema.get("$defs", {}).values()]
+    return sorted({key for part in parts for key in part.get("properties", {})})

@@ -1,0 +1,214 @@
+"""The ledger: one immutable JSON object per record, `<hypothesis>/<seq>-<kind>.json`, behind an fsspec URL.
+
+Each object carries its own digest and is written whole or not at all, so a crash loses no finished stage and a damaged
+object is reported without hiding another. There is no index and no lock: everything else is derived from the objects.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+from pydantic import ValidationError
+
+from serving.errors import BadInput, Broken
+from serving.home import home
+from tasks.records import Build, Evidence, Experiment, Hypothesis, Plan, Record, Text, Verdict, digest
+
+KINDS: dict[str, type[Record]] = {
+    "hypothesis": Hypothesis,
+    "plan": Plan,
+    "build": Build,
+    "evidence": Evidence,
+    "verdict": Verdict,
+}
+FOLDER_CHARS = 16  # of the hypothesis id, as the folder name
+
+
+class Entry(Record):
+    """One object of the ledger. Only here do times and attempts stand: ids are free of them."""
+
+    kind: Text
+    hypothesis_id: Text
+    attempt: Text
+    seq: int
+    written_at: Text
+    record_id: Text
+    record: dict[str, Any]
+    sha256: Text = ""
+
+    def sealed(self) -> "Entry":
+        return self.model_copy(update={"sha256": self.seal()})
+
+    def seal(self) -> str:
+        return digest(self.model_dump(mode="json", exclude={"sha256"}))
+
+
+class Damage(Record):
+    path: Text
+    reason: Text
+
+
+class Contents(Record):
+    """Everything that one look at the ledger found."""
+
+    entries: tuple[Entry, ...]
+    damaged: tuple[Damage, ...]
+
+
+def default_url() -> str:
+    """`INFRA_AGENT_LEDGER`, else a folder under `INFRA_AGENT_HOME`."""
+    return os.environ.get("INFRA_AGENT_LEDGER") or f"file://{home()}/ledger"
+
+
+class Ledger:
+    """Raises `BadInput` for a URL that fsspec does not know, `Broken` when the storage cannot be reached."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            self.fs, root = fsspec.core.url_to_fs(url)
+        except ValueError as error:
+            raise BadInput(f"no storage answers to the ledger URL `{url}`: {error}", "use file:// or s3://") from error
+        except (ImportError, OSError) as error:
+            raise Broken(f"cannot open the ledger `{url}`: {error}", "install the storage's fsspec package") from error
+        self.root: str = root.rstrip("/")
+
+    def check_writable(self) -> None:
+        """Write, read and remove a probe object. Raises `Broken`."""
+        probe = f"{self.root}/.probe-{uuid.uuid4().hex}"
+        try:
+            self.fs.makedirs(self.root, exist_ok=True)
+            self.fs.pipe_file(probe, b"probe")
+            self.fs.rm_file(probe)
+        except (OSError, NotImplementedError) as error:
+            raise Broken(
+                f"the ledger `{self.url}` is not writable: {error}", "set INFRA_AGENT_LEDGER to a URL you can write"
+            ) from error
+
+    def append(self, hypothesis_id: str, attempt: str, record: Record) -> Entry:
+        """Store one record as the next object of its experiment. Raises `Broken` when that fails."""
+        kind = next(name for name, model in KINDS.items() if type(record) is model)
+        folder = f"{self.root}/{hypothesis_id[:FOLDER_CHARS]}"
+        try:
+            self.fs.makedirs(folder, exist_ok=True)
+            seq = self._last_seq(folder) + 1
+            while True:
+                entry = Entry(
+                    kind=kind,
+                    hypothesis_id=hypothesis_id,
+                    attempt=attempt,
+                    seq=seq,
+                    written_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+                    record_id=record.id,
+                    record=record.model_dump(mode="json"),
+                ).sealed()
+                try:
+                    self._create(f"{folder}/{seq:04d}-{kind}.json", entry.model_dump_json(indent=1).encode())
+                    return entry
+                except FileExistsError:  # another writer took this number
+                    seq += 1
+        except OSError as error:
+            raise Broken(f"cannot write to the ledger `{self.url}`: {error}", "nothing stored was changed") from error
+
+    def _last_seq(self, folder: str) -> int:
+        self.fs.invalidate_cache(folder)
+        names = [path.rsplit("/", 1)[-1] for path in self.fs.ls(folder, detail=False)]
+        return max((int(name[:4]) for name in names if name[:4].isdigit()), default=0)
+
+    def _create(self, path: str, content: bytes) -> None:
+        """Exclusive and whole. A local link appears at once and fails if the name is taken."""
+        if not isinstance(self.fs, LocalFileSystem):
+            self.fs.pipe_file(path, content, mode="create")
+            return
+        part = f"{path}.{uuid.uuid4().hex}.part"
+        try:
+            with open(part, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(part, path)
+        finally:
+            if os.path.exists(part):
+                os.unlink(part)
+
+    def read(self, prefix: str = "") -> Contents:
+        """All objects of the experiments whose hypothesis id starts with `prefix`, in order."""
+        entries: list[Entry] = []
+        damaged: list[Damage] = []
+        for path in self._paths(prefix[:FOLDER_CHARS]):
+            found = self._load(path)
+            if isinstance(found, Damage):
+                damaged.append(found)
+            elif found.hypothesis_id.startswith(prefix):
+                entries.append(found)
+        return Contents(entries=tuple(entries), damaged=tuple(damaged))
+
+    def _paths(self, prefix: str) -> Iterator[str]:
+        try:
+            if not self.fs.exists(self.root):
+                return
+            self.fs.invalidate_cache()
+            found = self.fs.find(self.root)
+        except OSError as error:
+            raise Broken(f"cannot read the ledger `{self.url}`: {error}", "check the URL and its permissions") from error
+        for path in sorted(found):
+            folder, _, name = path.removeprefix(self.root).lstrip("/").rpartition("/")
+            if folder.startswith(prefix) and folder and name.endswith((".json", ".part")):
+                yield path
+
+    def _load(self, path: str) -> Entry | Damage:
+        name = path.removeprefix(self.root).lstrip("/")
+        if path.endswith(".part"):
+            return Damage(path=name, reason="a write that never finished")
+        try:
+            entry = Entry.model_validate_json(self.fs.cat_file(path))
+            if entry.seal() != entry.sha256:
+                return Damage(path=name, reason="content does not match its digest")
+            KINDS[entry.kind].model_validate(entry.record)
+            return entry
+        except OSError as error:
+            return Damage(path=name, reason=f"cannot be read: {error}")
+        except (ValidationError, json.JSONDecodeError, KeyError, UnicodeDecodeError) as error:
+            return Damage(path=name, reason=f"not a record: {str(error).splitlines()[0]}")
+
+
+def attempts(contents: Contents) -> list[Experiment]:
+    """One view per attempt that has its hypothesis and plan, oldest first by start."""
+    by_attempt: dict[tuple[str, str], list[Entry]] = {}
+    for entry in contents.entries:
+        by_attempt.setdefault((entry.hypothesis_id, entry.attempt), []).append(entry)
+    views = [(entries[0].written_at, view(entries)) for entries in by_attempt.values()]
+    return [found for _, found in sorted(views, key=lambda pair: pair[0]) if found is not None]
+
+
+def view(entries: list[Entry]) -> Experiment | None:
+    records = [KINDS[entry.kind].model_validate(entry.record) for entry in sorted(entries, key=lambda e: e.seq)]
+    hypothesis = next((r for r in records if isinstance(r, Hypothesis)), None)
+    plan = next((r for r in records if isinstance(r, Plan)), None)
+    if hypothesis is None or plan is None:
+        return None
+    experiment = Experiment(
+        hypothesis_id=hypothesis.id, attempt=entries[0].attempt, hypothesis=hypothesis, plan=plan
+    )
+    for record in records:
+        if isinstance(record, Build | Evidence | Verdict):
+            experiment = experiment.with_record(record)
+    return experiment
+
+
+def latest(ledger: Ledger, prefix: str) -> Experiment:
+    """The last attempt at the hypothesis whose id starts with `prefix`. Raises `BadInput` for none or several."""
+    found = attempts(ledger.read(prefix)) if prefix else []
+    ids = sorted({experiment.hypothesis_id for experiment in found})
+    if not ids:
+        raise BadInput(f"no experiment with the id `{prefix}`", "`infra-agent ledger list` shows the ids")
+    if len(ids) > 1:
+        raise BadInput(
+            f"the id `{prefix}` is ambiguous: {', '.join(i[:12] for i in ids)}", "give more characters of the id"
+        )
+    return found[-1]
