@@ -6,7 +6,7 @@ asked, so it carries no time, no duration and no measured value.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -38,7 +38,7 @@ __all__ = [
     "RECORDS", "Arm", "Block", "Build", "Change", "Check", "CodePatch", "Criterion", "Digest", "Engagement", "Environment",
     "Evidence", "Experiment", "FileRef", "Finding", "Hypothesis", "Interval", "KernelCandidate", "KernelTarget", "Locus",
     "LocusKind", "Outcome", "Plan", "Prediction", "Question", "Record", "RoleEdit", "Rung", "Scalar", "StackEdit",
-    "StackTarget", "Step", "Target", "Text", "Verdict", "digest", "schema_of",
+    "StackTarget", "Step", "Target", "Text", "Verdict", "digest",
 ]  # fmt: skip
 
 
@@ -177,8 +177,3 @@ RECORDS: dict[str, type[Record]] = {
         CodePatch,
     )
 }
-
-
-def schema_of(name: str) -> dict[str, Any]:
-    """JSON Schema of a record as it is written. Raises KeyError for an unknown name."""
-    return RECORDS[name].model_json_schema(mode="serialization")

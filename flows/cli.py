@@ -1,0 +1,178 @@
+"""The command `infra-agent`. Results go to stdout, progress and errors to stderr; the exit status is the outcome.
+
+Only click is imported here: everything heavy is imported by the command that needs it, so `--help` answers at once.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from serving.errors import BadInput, Broken, InfraAgentError
+
+EXIT = {"PASSED": 0, "REJECTED": 1, "INCONCLUSIVE": 3, "BROKEN": 4}
+BAD_INPUT, BROKEN = 2, 4
+RUNGS = ["static", "numerics", "microbench", "overlap", "engine", "service"]
+LEDGER = click.option(
+    "--ledger", "ledger_url", metavar="URL", help="Where records are kept (default: INFRA_AGENT_LEDGER)."
+)
+JSON = click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the record.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Improve an LLM serving stack one hypothesis at a time.
+
+    \b
+    Exit status: 0 passed, 1 rejected, 2 bad input or usage, 3 inconclusive, 4 broken.
+    """
+
+
+@cli.command()
+@click.argument("hypothesis", type=click.Path(path_type=Path))
+@click.option("--plan", "only_plan", is_flag=True, help="Print the rungs and the reasons; run nothing.")
+@click.option("--upto", type=click.Choice(RUNGS), metavar="RUNG", help="Visit no dearer rung than this one.")
+@click.option("--budget-s", type=click.FloatRange(min=0, min_open=True), help="Start no rung after so many seconds.")
+@JSON
+@LEDGER
+def run(
+    hypothesis: Path,
+    only_plan: bool,
+    upto: str | None,
+    budget_s: float | None,
+    json_file: Path | None,
+    ledger_url: str | None,
+) -> None:
+    """Take one HYPOTHESIS (a YAML file) through the rungs that answer its question."""
+    from flows.commands import run_hypothesis
+
+    sys.exit(EXIT.get(run_hypothesis(hypothesis, only_plan, upto, budget_s, json_file, ledger_url) or "", 0))
+
+
+@cli.command()
+@click.argument("rung", type=click.Choice(RUNGS))
+@click.argument("target", type=click.Path(path_type=Path))
+@JSON
+def check(rung: str, target: Path, json_file: Path | None) -> None:
+    """Run one RUNG alone on a TARGET, such as `check static kernels/kda_decode/incumbent.py`."""
+    from flows.commands import check_target
+
+    sys.exit(EXIT[check_target(rung, target, json_file)])
+
+
+@cli.group()
+def ledger() -> None:
+    """Look at what was recorded."""
+
+
+@ledger.command("list")
+@LEDGER
+def ledger_list(ledger_url: str | None) -> None:
+    """One line per attempt, oldest first; damaged objects are named."""
+    from flows.commands import list_ledger
+
+    list_ledger(ledger_url)
+
+
+@ledger.command("show")
+@click.argument("id_", metavar="ID")
+@JSON
+@LEDGER
+def ledger_show(id_: str, json_file: Path | None, ledger_url: str | None) -> None:
+    """The latest attempt at the hypothesis with this ID (a prefix is enough)."""
+    from flows.commands import show_experiment
+
+    show_experiment(id_, json_file, ledger_url)
+
+
+@ledger.command("stats")
+@LEDGER
+def ledger_stats(ledger_url: str | None) -> None:
+    """Counts by outcome and the time spent, failed attempts included."""
+    from flows.commands import ledger_statistics
+
+    ledger_statistics(ledger_url)
+
+
+@cli.command()
+@click.argument("record", required=False)
+def schema(record: str | None) -> None:
+    """JSON Schema of a RECORD or of a file that people write; without a name, the list of names."""
+    from flows.commands import print_schema
+
+    print_schema(record)
+
+
+@cli.command()
+def doctor() -> None:
+    """What this machine can run, and what is missing for the rest."""
+    from flows.doctor import diagnose
+
+    click.echo(diagnose())
+
+
+# The rest of the contract: named, so that people see what is coming, and honest about not being there.
+PLANNED = {
+    "propose": "ask a model for hypotheses",
+    "campaign": "the nightly loop",
+    "judge": "judge again from stored evidence",
+    "selfcheck": "incumbents pass, adversaries fail, A/A stays silent",
+    "stack": "validate, import, start and stop a serving stack",
+    "timeline": "summarize and compare timelines",
+    "export": "write a kernel problem for other tools",
+    "promote": "put a winner into service",
+    "rollback": "take it out again",
+    "report": "one page for a campaign",
+    "infra": "apply pools, limits and automations",
+}
+
+
+def _planned(name: str, what: str) -> click.Command:
+    @click.command(name, help=f"{what[:1].upper()}{what[1:]} (not implemented yet).",
+                   context_settings={"ignore_unknown_options": True})  # fmt: skip
+    @click.argument("arguments", nargs=-1)
+    def refuse(arguments: tuple[str, ...]) -> None:
+        raise BadInput(f"`{name}` is not implemented yet", "`infra-agent --help` lists what is")
+
+    return refuse
+
+
+for _name, _what in PLANNED.items():
+    cli.add_command(_planned(_name, _what))
+
+
+def _terminate(signum: int, frame: FrameType | None) -> None:
+    """SIGTERM ends a run like Ctrl-C does: stacks are torn down and the ledger says so."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Entry point of the command."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _fail("interrupted", "what was running has been torn down; finished stages are in the ledger", BROKEN)
+    except click.ClickException as error:
+        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "infra-agent"
+        _fail(_lower(error.format_message()), f"`{command} --help` shows the usage", BAD_INPUT)
+    except InfraAgentError as error:
+        _fail(error.message, error.hint, BROKEN if isinstance(error, Broken) else BAD_INPUT)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _lower(message: str) -> str:
+    """Our messages start in lower case and quote values with backticks."""
+    return message[:1].lower() + message[1:].rstrip(".").replace("'", "`")
+
+
+def _fail(message: str, hint: str, status: int) -> None:
+    click.echo(f"error: {message}\nhint: {hint}", err=True)
+    sys.exit(status)

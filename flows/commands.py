@@ -1,0 +1,154 @@
+"""What the commands do, one function each. Returns the outcome where a command has one."""
+
+import json
+import os
+import tempfile
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from tasks.check import check
+from tasks.service import check_edit
+
+from flows import local
+from serving.errors import BadInput, Broken
+from tasks.hypothesis_file import load_hypothesis
+from tasks.ledger import Ledger, attempts, default_url, latest
+from tasks.plan import make_plan
+from tasks.records import Experiment, Record, Rung
+from tasks.report import plan_text, verdict_text
+from tasks.schemas import schemas
+from tasks.stats import statistics_text
+
+
+def run_hypothesis(
+    path: Path,
+    only_plan: bool,
+    upto: str | None,
+    budget_s: float | None,
+    json_file: Path | None,
+    ledger_url: str | None,
+) -> str | None:
+    """Plan, and unless `only_plan`, run. Raises `BadInput` before anything is recorded."""
+    hypothesis = load_hypothesis(path)
+    plan = make_plan(hypothesis, Rung(upto) if upto else None, budget_s)
+    check_edit(hypothesis)
+    _check_writable(json_file)
+    if only_plan:
+        click.echo(plan_text(plan))
+        _write(json_file, plan)
+        return None
+    click.echo(plan_text(plan), err=True)
+    experiment = Experiment(hypothesis_id=hypothesis.id, attempt=_new_attempt(), hypothesis=hypothesis, plan=plan)
+    url = ledger_url or default_url()
+    Ledger(url).check_writable()
+    ended = _run_flow(experiment, url)
+    click.echo(verdict_text(ended))
+    click.echo(f"ledger: {url}\nshow: infra-agent ledger show {hypothesis.id[:12]}   Prefect UI: make ui", err=True)
+    _write(json_file, ended)
+    if ended.verdict is None:
+        raise Broken("the flow ended without a verdict", "see the log above; this is a defect of infra-agent")
+    return ended.verdict.outcome.value
+
+
+def _run_flow(experiment: Experiment, ledger_url: str) -> Experiment:
+    """Run the flow on the embedded server (or the one that PREFECT_API_URL names)."""
+    local.configure()
+    local.show_progress()
+    click.echo("starting the embedded Prefect server (10-30 s)", err=True)
+    from flows.experiment import run_experiment
+
+    try:
+        ended: Experiment = run_experiment(experiment, ledger_url)
+    except Broken:
+        raise
+    except (RuntimeError, OSError) as error:  # the embedded server did not come up, or the API is unreachable
+        raise Broken(
+            f"Prefect failed: {str(error).splitlines()[0] if str(error) else error!r}", _prefect_hint()
+        ) from error
+    return ended
+
+
+def _prefect_hint() -> str:
+    if os.environ.get("PREFECT_API_URL"):
+        return f"PREFECT_API_URL is `{os.environ['PREFECT_API_URL']}`: is that server up? Unset it for an embedded one"
+    return f"try again; the embedded server keeps its files in `{os.environ.get('PREFECT_HOME')}`"
+
+
+def check_target(rung: str, target: Path, json_file: Path | None) -> str:
+    """One rung alone. Raises `BadInput` for a target that the rung cannot look at."""
+    _check_writable(json_file)
+    local.show_progress()
+    result = check(Rung(rung), target)
+    click.echo(f"{result.outcome}  {result.rung} of {result.target}\n  reason: {result.reason}")
+    for block in result.evidence.blocks:
+        value = "unknown: " + (block.reason or "") if block.value is None else f"{block.value:g} {block.unit}"
+        part = f" in {block.part}" if block.part else ""
+        click.echo(f"  {block.workload}: {block.observable}{part} = {value}", err=True)
+    _write(json_file, result)
+    return result.outcome.value
+
+
+def list_ledger(ledger_url: str | None) -> None:
+    """Print one line per attempt, and each damaged object."""
+    contents = Ledger(ledger_url or default_url()).read()
+    for experiment in attempts(contents):
+        outcome = experiment.verdict.outcome if experiment.verdict else "no verdict"
+        asked = experiment.hypothesis
+        click.echo(f"{asked.id[:12]}  {experiment.attempt}  {outcome:<12}  {asked.question:<18}  {asked.title}")
+    for damage in contents.damaged:
+        click.echo(f"damaged: `{damage.path}`: {damage.reason}", err=True)
+
+
+def show_experiment(prefix: str, json_file: Path | None, ledger_url: str | None) -> None:
+    """Print the latest attempt. Raises `BadInput` for an unknown or ambiguous id."""
+    _check_writable(json_file)
+    experiment = latest(Ledger(ledger_url or default_url()), prefix)
+    click.echo(verdict_text(experiment))
+    click.echo(plan_text(experiment.plan))
+    for evidence in experiment.evidence:
+        click.echo(
+            f"  {evidence.rung}: {len(evidence.blocks)} blocks, {evidence.wall_s:.1f} s, {len(evidence.files)} files"
+        )
+    _write(json_file, experiment)
+
+
+def ledger_statistics(ledger_url: str | None) -> None:
+    """Print counts and times."""
+    click.echo(statistics_text(Ledger(ledger_url or default_url()).read()))
+
+
+def print_schema(name: str | None) -> None:
+    """Print one JSON Schema, or the names. Raises `BadInput` for an unknown name."""
+    known = schemas()
+    if name is None:
+        click.echo("\n".join(known))
+    elif name not in known:
+        raise BadInput(f"no record or file is called `{name}`", "`infra-agent schema` lists the names")
+    else:
+        click.echo(json.dumps(known[name].model_json_schema(mode="serialization"), indent=2))
+
+
+def _new_attempt() -> str:
+    """Sorts by start; the random part keeps two attempts of one second apart."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+
+
+def _check_writable(json_file: Path | None) -> None:
+    if json_file is None:
+        return
+    folder = json_file.absolute().parent
+    if json_file.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise BadInput(f"cannot write `{json_file}`", "name a file in a folder that exists and can be written")
+
+
+def _write(json_file: Path | None, record: Record) -> None:
+    """Whole or not at all."""
+    if json_file is None:
+        return
+    handle, part = tempfile.mkstemp(dir=json_file.absolute().parent, prefix=f".{json_file.name}.")
+    with os.fdopen(handle, "w") as file:
+        file.write(record.model_dump_json(indent=2) + "\n")
+    os.chmod(part, 0o644)
+    os.replace(part, json_file)

@@ -1,0 +1,129 @@
+"""What this machine can run. Each rung is listed with what it needs; what is missing comes with a hint."""
+
+import ctypes.util
+import os
+import shutil
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from serving.errors import InfraAgentError
+
+DRIVER = Path("/proc/driver/nvidia/version")
+
+
+class Need(NamedTuple):
+    """One thing that a rung may need. `hint` is empty when it is there."""
+
+    name: str
+    found: str
+    hint: str
+
+    @property
+    def met(self) -> bool:
+        return not self.hint
+
+
+RUNG_NEEDS = {
+    "static": ("triton", "ptxas", "sandbox"),
+    "numerics": ("triton", "sandbox"),
+    "microbench (Triton kernels)": ("triton", "ptxas", "gpu"),
+    "overlap": ("overlap rung",),
+    "engine": ("engine rung",),
+    "service (CPU stack)": ("engine environment", "C++ compiler"),
+    "service (GPU stack)": ("engine environment", "gpu"),
+    "disaggregated stack (Mooncake)": ("engine environment", "libibverbs"),
+}
+
+
+def diagnose() -> str:
+    """The whole report, one line per need and per rung."""
+    needs = {need.name: need for need in look()}
+    lines = ["this machine has:"]
+    for need in needs.values():
+        lines.append(f"  {'yes' if need.met else 'no ':<4}{need.name}: {need.found}")
+        if not need.met:
+            lines.append(f"      hint: {need.hint}")
+    lines.append("so it can run:")
+    for rung, wanted in RUNG_NEEDS.items():
+        lacking = [name for name in wanted if not needs[name].met]
+        lines.append(
+            f"  {'yes' if not lacking else 'no ':<4}{rung}" + (f": missing {', '.join(lacking)}" if lacking else "")
+        )
+    return "\n".join(lines)
+
+
+def look() -> list[Need]:
+    """Every need, looked at on this machine. A look that fails is a need that is not met."""
+    return [
+        _package("prefect", "make setup"),
+        _package("triton", "make setup"),
+        _attempt("ptxas", _ptxas, "make setup; unset TRITON_PTXAS_PATH if it names no file"),
+        _attempt("sandbox", _sandbox, "allow unprivileged user namespaces; candidates never run without a sandbox"),
+        _tool("C++ compiler", ("c++", "g++", "clang++"), "apt-get install g++"),
+        _attempt("engine environment", _engine, "make engine"),
+        _library("libibverbs", "ibverbs", "apt-get install libibverbs1"),
+        _gpu(),
+        _attempt("ledger", _ledger, "set INFRA_AGENT_LEDGER to a URL you can write"),
+        Need("overlap rung", "not built yet", "questions about overlap end INCONCLUSIVE for now"),
+        Need("engine rung", "not built yet", "the service rung compares log-probabilities of both arms itself"),
+    ]
+
+
+def _package(name: str, hint: str) -> Need:
+    try:
+        return Need(name, version(name), "")
+    except PackageNotFoundError:
+        return Need(name, "not installed", hint)
+
+
+def _tool(name: str, commands: tuple[str, ...], hint: str) -> Need:
+    found = next((path for command in commands if (path := shutil.which(command))), None)
+    return Need(name, found or "not on PATH", "" if found else hint)
+
+
+def _library(name: str, soname: str, hint: str) -> Need:
+    found = ctypes.util.find_library(soname)
+    return Need(name, found or "not installed", "" if found else hint)
+
+
+def _attempt(name: str, look_at: Callable[[], str], hint: str) -> Need:
+    try:
+        return Need(name, look_at(), "")
+    except InfraAgentError as fault:
+        return Need(name, fault.message, fault.hint or hint)
+
+
+def _gpu() -> Need:
+    if not DRIVER.exists():
+        return Need(
+            "gpu", "no NVIDIA driver", "GPU kernels are compiled and checked here, and timed on a machine with a GPU"
+        )
+    return Need("gpu", DRIVER.read_text().splitlines()[0], "")
+
+
+def _ptxas() -> str:
+    from tasks.build import compiler_version
+
+    return compiler_version()
+
+
+def _sandbox() -> str:
+    from tasks.sandbox import sandbox_mode
+
+    return sandbox_mode()
+
+
+def _engine() -> str:
+    from serving.engine_env import engine_version
+
+    return engine_version()
+
+
+def _ledger() -> str:
+    from tasks.ledger import Ledger, default_url
+
+    ledger = Ledger(os.environ.get("INFRA_AGENT_LEDGER") or default_url())
+    ledger.check_writable()
+    return ledger.url

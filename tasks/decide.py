@@ -1,0 +1,105 @@
+"""From evidence and criteria to a verdict. Pure: it runs nothing, reads nothing and gives the same answer again.
+
+`decide` looks at the experiment after every record. It answers None while the plan goes on: a gate that holds is no
+verdict. The order of the questions is the order of trust: did it run, was it the right code, is it right, is it better.
+"""
+
+from collections.abc import Callable
+
+from tasks.judge_numerics import judge_numerics
+from tasks.judge_paired import judge_microbench, judge_service
+from tasks.judge_static import judge_static
+from tasks.judgement import Criteria, Judgement
+from tasks.records import Evidence, Experiment, Outcome, Rung, Step, Verdict
+
+JUDGES: dict[Rung, Callable[[Evidence, Criteria, bool], Judgement]] = {
+    Rung.STATIC: judge_static,
+    Rung.NUMERICS: judge_numerics,
+    Rung.MICROBENCH: judge_microbench,
+    Rung.SERVICE: judge_service,
+}
+
+
+def decide(experiment: Experiment, criteria: Criteria) -> Verdict | None:
+    """The verdict that the records so far force, or None while there are rungs to go."""
+    if experiment.build is not None and experiment.build.failure is not None:
+        return _verdict(experiment, Judgement.rejected(f"does not build: {experiment.build.failure}"), [])
+    judged: list[Judgement] = []
+    for step in experiment.plan.steps:
+        evidence = experiment.of(step.rung)
+        if evidence is None:
+            return _verdict(experiment, _over_budget(experiment, step), judged)
+        judgement = judge(evidence, criteria, answers=step.purpose == "answer")
+        judged.append(judgement)
+        if judgement.outcome is not None and (step.purpose == "answer" or judgement.outcome is not Outcome.PASSED):
+            return _verdict(experiment, judgement, judged[:-1])
+    return _verdict(experiment, _no_answer(experiment), judged)
+
+
+def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
+    """Judge one rung: as the answer to the question, or as a gate (outcome None means that it holds)."""
+    if evidence.not_run is not None:
+        return Judgement.inconclusive(f"{evidence.rung}: not run: {evidence.not_run}")
+    if evidence.candidate_fault is not None:
+        return Judgement.rejected(f"{evidence.rung}: {evidence.candidate_fault}")
+    unproved = [proof for proof in evidence.engagement if not proof.proved]
+    if unproved:
+        proof = unproved[0]
+        return Judgement.broken(
+            f"{evidence.rung}: no proof that the {proof.arm} is what ran: {proof.what} should be `{proof.expected}`, "
+            f"is `{proof.seen}`"
+        )
+    if evidence.rung is not Rung.STATIC and not evidence.engagement:
+        return Judgement.broken(f"{evidence.rung}: no proof of engagement was recorded")
+    return JUDGES[evidence.rung](evidence, criteria, answers)
+
+
+def broken(experiment: Experiment, reason: str) -> Verdict:
+    """The verdict for a fault of our own: it says nothing about the hypothesis."""
+    return _verdict(experiment, Judgement.broken(reason), [])
+
+
+def _over_budget(experiment: Experiment, next_step: Step) -> Judgement | None:
+    budget = experiment.plan.budget_s
+    spent = sum(e.wall_s for e in experiment.evidence) + (experiment.build.wall_s if experiment.build else 0.0)
+    if budget is None or spent < budget:
+        return None
+    return Judgement.inconclusive(f"budget of {budget:g} s ended before {next_step.rung} ({spent:.1f} s spent)")
+
+
+def _no_answer(experiment: Experiment) -> Judgement:
+    answering = [rung for rung, why in experiment.plan.left_out.items() if why.startswith("dearer")]
+    last = answering[-1] if answering else "no rung"
+    return Judgement.inconclusive(f"the gates hold; {last}, which answers the question, is left out by --upto")
+
+
+def _verdict(experiment: Experiment, judgement: Judgement | None, earlier: list[Judgement]) -> Verdict | None:
+    if judgement is None or judgement.outcome is None:
+        return None
+    findings = tuple(finding for judged in [*earlier, judgement] for finding in judged.findings)
+    return Verdict(
+        hypothesis_id=experiment.hypothesis_id,
+        outcome=judgement.outcome,
+        reason=judgement.reason,
+        decided_by=judgement.criterion,
+        intervals=judgement.intervals,
+        not_run=_not_run(experiment),
+        findings=findings,
+        evidence_ids=tuple(evidence.id for evidence in experiment.evidence),
+    )
+
+
+def _not_run(experiment: Experiment) -> dict[str, str]:
+    """What the verdict does not speak about. Speed is answered by a timing and by nothing else."""
+    missing = dict(experiment.plan.left_out)
+    for step in experiment.plan.steps:
+        evidence = experiment.of(step.rung)
+        if evidence is None:
+            missing[step.rung] = "the experiment ended before it"
+        elif evidence.not_run is not None:
+            missing[step.rung] = evidence.not_run
+    timed = (Rung.MICROBENCH, Rung.SERVICE)
+    speed = (
+        {} if any((e := experiment.of(r)) and e.blocks for r in timed) else {"speed": "no rung that measures time ran"}
+    )
+    return speed | {str(rung): why for rung, why in missing.items()}

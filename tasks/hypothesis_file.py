@@ -1,0 +1,117 @@
+"""Read a hypothesis that a person wrote: paths become contents and digests, so that the record stands alone."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving.documents import read_document, read_text
+from serving.errors import BadInput
+from serving.stack import load_stack
+from tasks.problem import load_problem
+from tasks.records import (
+    CodePatch,
+    Digest,
+    Hypothesis,
+    KernelCandidate,
+    KernelTarget,
+    Prediction,
+    Question,
+    RoleEdit,
+    Scalar,
+    StackEdit,
+    StackTarget,
+    Text,
+    digest,
+)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KernelTargetPart(_Part):
+    kind: Literal["kernel"]
+    problem: Text
+
+
+class StackTargetPart(_Part):
+    """Paths relative to the hypothesis file."""
+
+    kind: Literal["stack"]
+    stack: Text
+    scenario: Text
+
+
+class KernelCandidatePart(_Part):
+    """`source` is a path relative to the hypothesis file; `launch` holds keyword arguments for its `run`."""
+
+    kind: Literal["kernel_candidate"]
+    source: Text
+    launch: dict[str, Scalar] = {}
+
+
+class StackEditPart(_Part):
+    kind: Literal["stack_edit"]
+    roles: Annotated[dict[str, RoleEdit], Field(min_length=1)]
+
+
+class CodePatchPart(_Part):
+    """`diff` is the path of a unified diff, relative to the hypothesis file."""
+
+    kind: Literal["code_patch"]
+    package: Text
+    version: Text
+    diff: Text
+
+
+class HypothesisFile(_Part):
+    title: Text
+    rationale: Text
+    target: Annotated[KernelTargetPart | StackTargetPart, Field(discriminator="kind")]
+    change: Annotated[KernelCandidatePart | StackEditPart | CodePatchPart, Field(discriminator="kind")]
+    question: Question
+    prediction: Prediction
+    mechanism: Text
+    origin: Literal["person", "catalogue", "sampler", "model"] = "person"
+    parent: Digest | None = None
+
+
+def load_hypothesis(path: Path) -> Hypothesis:
+    """The hypothesis in a YAML file, with the sources it names. Raises `BadInput`."""
+    written = read_document(path, HypothesisFile)
+    folder = path.resolve().parent
+    target = _target(written, folder)
+    change = _change(written, folder)
+    if isinstance(change, KernelCandidate) != isinstance(target, KernelTarget):
+        raise BadInput(
+            f"a change of kind `{change.kind}` does not fit a target of kind `{target.kind}` in `{path}`",
+            "a kernel target takes a kernel_candidate, a stack target a stack_edit or code_patch",
+        )
+    shared = written.model_dump(exclude={"target", "change", "prediction"})
+    return Hypothesis(target=target, change=change, prediction=written.prediction, **shared)
+
+
+def _target(written: HypothesisFile, folder: Path) -> KernelTarget | StackTarget:
+    match written.target:
+        case KernelTargetPart(problem=name):
+            problem = load_problem(name)
+            return KernelTarget(problem=problem.name, incumbent_digest=digest(problem.incumbent.source))
+        case StackTargetPart(stack=stack, scenario=scenario):
+            spec = load_stack(folder / stack)
+            return StackTarget(
+                stack=str((folder / stack).resolve()),
+                scenario=str((folder / scenario).resolve()),
+                incumbent_digest=spec.digest,
+            )
+
+
+def _change(written: HypothesisFile, folder: Path) -> KernelCandidate | StackEdit | CodePatch:
+    match written.change:
+        case KernelCandidatePart(source=source, launch=launch):
+            text = read_text(folder / source)
+            return KernelCandidate(source_name=Path(source).name, source=text, launch=launch)
+        case StackEditPart(roles=roles):
+            return StackEdit(roles=roles)
+        case CodePatchPart(package=package, version=version, diff=diff):
+            return CodePatch(package=package, version=version, diff=read_text(folder / diff))

@@ -1,0 +1,167 @@
+"""Does the compiler emit less work, and does the machine code keep what it must not lose? Says nothing about speed."""
+
+from statistics import geometric_mean
+
+from tasks.judgement import Criteria, Judgement
+from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome
+
+WORK = "warp_instructions"
+SM_COUNT = 132  # of an H200; fewer programs than this leave some of them idle
+GATES = (
+    ("spill_bytes", "static.max_spill_bytes", "spills registers to local memory"),
+    ("registers", "static.max_registers", "uses more registers than allowed"),
+)
+
+
+def judge_static(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
+    """As a gate: spills, registers, vector width. As the answer, also: less work in total, and on no workload more."""
+    table = Table(evidence.blocks)
+    failed = _hard_gates(table, criteria)
+    if failed is not None:
+        return failed
+    if not answers:
+        return Judgement(outcome=None, reason="no spills, registers within the limit, vector width kept")
+    findings = (*_work_findings(table), *_part_findings(table), *_fill_findings(table))
+    if all(table.value(Arm.CANDIDATE, "code_changed", w) == 0 for w in table.workloads):
+        return Judgement.rejected("no change: the same machine code in the same grids as the incumbent", None, findings)
+    return _effect(table, criteria, findings)
+
+
+class Table:
+    """Blocks by arm, observable, workload and part."""
+
+    def __init__(self, blocks: tuple[Block, ...]) -> None:
+        self._values = {(b.arm, b.observable, b.workload, b.part): b.value for b in blocks}
+        self.units = {b.observable: b.unit for b in blocks}
+        self.workloads = list(dict.fromkeys(b.workload for b in blocks))
+
+    def value(self, arm: Arm, observable: str, workload: str, part: str | None = None) -> float | None:
+        return self._values.get((arm, observable, workload, part))
+
+    def parts(self, arm: Arm, observable: str, workload: str) -> dict[str, float]:
+        return {
+            part: value
+            for (a, o, w, part), value in self._values.items()
+            if (a, o, w) == (arm, observable, workload) and part is not None and value is not None
+        }
+
+    def ratios(self, observable: str) -> dict[str, float]:
+        """Candidate over incumbent, for the workloads where both are known and above zero."""
+        found = {}
+        for workload in self.workloads:
+            ours = self.value(Arm.INCUMBENT, observable, workload)
+            theirs = self.value(Arm.CANDIDATE, observable, workload)
+            if ours and theirs:
+                found[workload] = theirs / ours
+        return found
+
+    @property
+    def largest(self) -> str:
+        """The workload with the most work: the one whose absolute figures are quoted."""
+        return max(self.workloads, key=lambda w: self.value(Arm.CANDIDATE, WORK, w) or 0.0)
+
+
+def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
+    for observable, key, what in GATES:
+        for workload in table.workloads:
+            for kernel, value in table.parts(Arm.CANDIDATE, observable, workload).items():
+                if value > criteria.limit(key):
+                    finding = _finding(LocusKind.KERNEL, kernel, observable, table.units[observable], None, value, what)
+                    reason = f"kernel `{kernel}` {what}: {value:g} {table.units[observable]} at {workload}"
+                    return Judgement.rejected(reason, criteria.cite(key), (finding,))
+    key = "static.max_wide_share_loss_pct"
+    for workload in table.workloads:
+        before = table.value(Arm.INCUMBENT, "wide_share", workload)
+        after = table.value(Arm.CANDIDATE, "wide_share", workload)
+        if before is not None and after is not None and 100 * (before - after) > criteria.limit(key):
+            lost = "16-byte loads and stores became narrower"
+            finding = _finding(LocusKind.CODE_CHANGE, workload, "wide_share", "1", before, after, lost)
+            reason = f"vector width lost at {workload}: {100 * before:.1f} % of bytes by 16-byte accesses became "
+            return Judgement.rejected(f"{reason}{100 * after:.1f} %", criteria.cite(key), (finding,))
+    return None
+
+
+def _effect(table: Table, criteria: Criteria, findings: tuple[Finding, ...]) -> Judgement:
+    ratios = table.ratios(WORK)
+    if not ratios or len(ratios) < len(table.workloads):
+        return Judgement.broken("warp instructions are not known for every workload of both arms")
+    key = "static.smallest_effect_pct"
+    wanted = criteria.limit(key)
+    saved = 100 * (1 - geometric_mean(ratios.values()))
+    worst = max(ratios, key=lambda w: ratios[w])
+    figures = f"warp instructions {-saved:+.1f} % (geometric mean of {len(ratios)} workloads)"
+    mufu = table.ratios("mufu")
+    if mufu:
+        figures += f", MUFU {100 * (geometric_mean(mufu.values()) - 1):+.1f} %"
+    if ratios[worst] > 1:
+        reason = f"more work at {worst}: warp instructions {100 * (ratios[worst] - 1):+.1f} %; {figures}"
+        return Judgement.rejected(reason, criteria.cite(key), findings)
+    if saved < wanted:
+        reason = f"{figures}: less than the smallest effect of interest, {wanted:g} %"
+        return Judgement.rejected(reason, criteria.cite(key), findings)
+    return Judgement(
+        outcome=Outcome.PASSED, reason=f"less work emitted: {figures}", criterion=criteria.cite(key), findings=findings
+    )
+
+
+def _finding(
+    kind: LocusKind, name: str, observable: str, unit: str, before: float | None, after: float | None, implies: str,
+    next_test: str | None = None,
+) -> Finding:  # fmt: skip
+    delta = None if before is None or after is None else after - before
+    return Finding(
+        locus=Locus(kind=kind, name=name),
+        observable=observable,
+        unit=unit,
+        incumbent=before,
+        candidate=after,
+        delta=delta,
+        status="measured",
+        implies=implies,
+        next_test=next_test,
+    )
+
+
+def _work_findings(table: Table) -> list[Finding]:
+    workload = table.largest
+    kernel = max(table.parts(Arm.INCUMBENT, WORK, workload).items(), key=lambda item: item[1], default=("kernel", 0))[0]
+    found = []
+    for observable, what in ((WORK, "warp instructions"), ("mufu", "special-function instructions")):
+        before = table.value(Arm.INCUMBENT, observable, workload)
+        after = table.value(Arm.CANDIDATE, observable, workload)
+        if before is None or after is None:
+            continue
+        trend = "fewer" if after < before else "more" if after > before else "as many"
+        implies = f"{trend} {what} in all programs at {workload}; whether that is faster is not known"
+        ask = "ask `faster kernel` where a GPU is"
+        found.append(
+            _finding(LocusKind.KERNEL, kernel, observable, table.units[observable], before, after, implies, ask)
+        )
+    return found
+
+
+def _part_findings(table: Table) -> list[Finding]:
+    """A kernel that only one arm launches: what it adds or takes away."""
+    workload = table.largest
+    before = table.parts(Arm.INCUMBENT, WORK, workload)
+    after = table.parts(Arm.CANDIDATE, WORK, workload)
+    unit = table.units[WORK]
+    added = [
+        _finding(LocusKind.KERNEL, k, WORK, unit, None, v, "one more launch per step; its cost is not in instructions")
+        for k, v in after.items()
+        if k not in before and len(after) > len(before)
+    ]
+    return added[:4]
+
+
+def _fill_findings(table: Table) -> list[Finding]:
+    """Workloads whose every launch has fewer programs than the GPU has SMs."""
+    found = []
+    for workload in table.workloads:
+        before = table.value(Arm.INCUMBENT, "programs", workload)
+        after = table.value(Arm.CANDIDATE, "programs", workload)
+        if before is None or after is None or after >= SM_COUNT or after == before:
+            continue
+        implies = f"{after:.0f} programs in the largest launch leave SMs of an H200 ({SM_COUNT}) idle"
+        found.append(_finding(LocusKind.INPUT_CONDITION, workload, "programs", "1", before, after, implies))
+    return found[:4]

@@ -1,0 +1,109 @@
+"""An experiment in words: for the terminal, and as the markdown and the table that the Prefect UI shows."""
+
+from tasks.records import Experiment, Finding, Interval, Plan
+
+Row = dict[str, str]
+
+
+def figure(value: float | None, unit: str) -> str:
+    """A value with its unit; an unknown one says so."""
+    if value is None:
+        return "unknown"
+    shown = f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+    return shown if unit == "1" else f"{shown} {unit}"
+
+
+def change(finding: Finding) -> str:
+    """`before → after (relative change)`, as far as both are known."""
+    before, after = figure(finding.incumbent, finding.unit), figure(finding.candidate, finding.unit)
+    if finding.incumbent and finding.delta is not None:
+        return f"{before} → {after} ({100 * finding.delta / finding.incumbent:+.1f} %)"
+    return f"{before} → {after}"
+
+
+def interval_text(interval: Interval) -> str:
+    return (
+        f"{interval.observable} at {interval.workload}: {interval.estimate:+.2f} {interval.unit} "
+        f"[{interval.low:+.2f}, {interval.high:+.2f}], {100 * interval.confidence:g} %, {interval.blocks} pairs, "
+        f"{interval.method}"
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """The rungs that a plan visits and those it leaves out, each with its reason."""
+    lines = [f"plan for hypothesis {plan.hypothesis_id[:12]}"]
+    lines += [f"  {i}. {s.rung:<10} {s.purpose:<6} on {s.pool:<14} {s.why}" for i, s in enumerate(plan.steps, 1)]
+    lines += [f"  -  {rung:<10} left out: {why}" for rung, why in plan.left_out.items()]
+    return "\n".join(lines)
+
+
+def verdict_text(experiment: Experiment) -> str:
+    """The end of an experiment for the terminal."""
+    verdict = experiment.verdict
+    if verdict is None:
+        return f"{experiment.hypothesis.title}\n  no verdict yet"
+    lines = [
+        f"{verdict.outcome}  {experiment.hypothesis.title}",
+        f"  question: {experiment.hypothesis.question}",
+        f"  reason: {verdict.reason}",
+    ]
+    if verdict.decided_by:
+        rule = verdict.decided_by
+        lines.append(f"  criterion: {rule.key} = {rule.value} in {rule.file} (digest {rule.digest[:12]})")
+    lines += [f"  interval: {interval_text(interval)}" for interval in verdict.intervals]
+    for finding in verdict.findings:
+        lines.append(
+            f"  {finding.status}: {finding.locus.kind} `{finding.locus.name}`, {finding.observable}: {change(finding)}"
+        )
+        lines.append(f"    implies: {finding.implies}")
+        if finding.next_test:
+            lines.append(f"    next: {finding.next_test}")
+    lines += [f"  {what}: not run ({why})" for what, why in verdict.not_run.items()]
+    lines.append(f"  id: {experiment.hypothesis_id[:16]}  attempt: {experiment.attempt}")
+    return "\n".join(lines)
+
+
+def summary(experiment: Experiment) -> str:
+    """Markdown for the summary artifact."""
+    verdict = experiment.verdict
+    asked = experiment.hypothesis
+    lines = [f"## {verdict.outcome if verdict else 'no verdict'}: {asked.title}", ""]
+    if verdict:
+        lines += [f"**Reason:** {verdict.reason}", ""]
+    if verdict and verdict.decided_by:
+        rule = verdict.decided_by
+        lines += [f"**Criterion:** `{rule.key}` = {rule.value} in `{rule.file}`, digest `{rule.digest[:12]}`", ""]
+    lines += [f"**Question:** {asked.question}  ", f"**Prediction:** {_prediction(experiment)}  "]
+    lines += [f"**Mechanism:** {asked.mechanism}", "", "| rung | purpose | ended | wall |", "|---|---|---|---|"]
+    for step in experiment.plan.steps:
+        evidence = experiment.of(step.rung)
+        ended = "did not start" if evidence is None else evidence.not_run or evidence.candidate_fault or "observed"
+        wall = "" if evidence is None else f"{evidence.wall_s:.1f} s"
+        lines.append(f"| {step.rung} | {step.purpose} | {ended.replace('|', '/')} | {wall} |")
+    if verdict and verdict.intervals:
+        lines += ["", *(f"- {interval_text(interval)}" for interval in verdict.intervals)]
+    if verdict and verdict.not_run:
+        lines += ["", *(f"- {what}: not run ({why})" for what, why in verdict.not_run.items())]
+    return "\n".join(lines)
+
+
+def findings_table(experiment: Experiment) -> list[Row]:
+    """One row per finding, for the table artifact."""
+    return [
+        {
+            "locus": f"{finding.locus.kind}: {finding.locus.name}",
+            "observable": finding.observable,
+            "incumbent": figure(finding.incumbent, finding.unit),
+            "candidate": figure(finding.candidate, finding.unit),
+            "delta": figure(finding.delta, finding.unit),
+            "status": finding.status,
+            "implies": finding.implies,
+            "next": finding.next_test or "",
+        }
+        for finding in (experiment.verdict.findings if experiment.verdict else ())
+    ]
+
+
+def _prediction(experiment: Experiment) -> str:
+    said = experiment.hypothesis.prediction
+    return f"{said.observable} {said.direction}" + (f" by {said.size:g} {said.unit}" if said.size else "")

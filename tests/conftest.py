@@ -1,0 +1,16 @@
+"""What all tests share: examples of records, and a home folder that no test shares with another."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # strategies.py and examples.py, by name
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("INFRA_AGENT_HOME", str(home))
+    monkeypatch.delenv("INFRA_AGENT_LEDGER", raising=False)
+    return home
