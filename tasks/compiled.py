@@ -1,0 +1,151 @@
+"""Compiles one kernel source in the sandbox, for every shape of its problem, and keeps the result by content.
+
+The candidate's own `run` is called on CPU tensors under a driver that records launches; what comes back is a launch
+description and cubins, checked here. A result in the cache is checked again before it is used.
+"""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+from uuid import uuid4
+
+from pydantic import Field, ValidationError
+
+from serving.home import home
+from tasks.problem import Problem
+from tasks.records import Digest, Environment, KernelCandidate, Record, Scalar, digest
+from tasks.staging import Stage, UntrustedResult, fault_of, staged
+
+_ELF = b"\x7fELF"
+_MAX_CUBIN_BYTES = 16 << 20
+# What decides about the machine code; the CPU that ran the compiler does not.
+_KEY_FACTS = ("arch", "ptxas", "torch", "triton", "python")
+
+
+class LaunchSite(Record):
+    """A kernel launch without its machine code: the same whether it was compiled or interpreted."""
+
+    kernel: str
+    source: Digest
+    grid: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=3, max_length=3)]
+    constexprs: dict[str, Scalar | None]
+
+
+class Launch(LaunchSite):
+    cubin: Digest
+    num_warps: Annotated[int, Field(ge=1, le=32)]
+    num_stages: int
+    num_ctas: Annotated[int, Field(ge=1)]
+    shared_bytes: Annotated[int, Field(ge=0)]
+
+    @property
+    def site(self) -> LaunchSite:
+        return LaunchSite(kernel=self.kernel, source=self.source, grid=self.grid, constexprs=self.constexprs)
+
+    @property
+    def programs(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+class Launches(Record):
+    """result.json of the compile worker."""
+
+    nonce: str
+    fault: str | None
+    workloads: dict[str, tuple[Launch, ...]]
+
+
+class Compiled(Record):
+    """One source compiled for every workload. With a `failure` there are no launches."""
+
+    folder: Path
+    workloads: dict[str, tuple[Launch, ...]] = {}
+    log: str = ""
+    cached: bool = False
+    wall_s: float = 0.0
+    failure: str | None = None
+
+    def cubin(self, launch: Launch) -> bytes:
+        return (self.folder / "cubins" / f"{launch.cubin}.cubin").read_bytes()
+
+
+def compile_arm(problem: Problem, candidate: KernelCandidate, environment: Environment) -> Compiled:
+    """Compile for the architecture in `environment`, or find it in the cache. Raises Broken for faults of ours only."""
+    facts = {name: environment.facts[name] for name in _KEY_FACTS}
+    key = digest([digest(candidate.source), dict(candidate.launch), problem.evaluator_digest, facts])
+    folder = home() / "builds" / key
+    kept = _from_cache(folder)
+    if kept is not None:
+        return kept
+    request = {
+        "arch": int(environment.facts["arch"].removeprefix("sm_")),
+        "entry": "run",
+        "launch": candidate.launch,
+        "calls": [
+            {"workload": w.name, "arguments": problem.arguments_of(w)}
+            for w in (*problem.workloads.timings, *problem.workloads.checks)
+        ],
+    }
+    limits = problem.criteria.values.limits
+    with staged({"candidate.py": candidate.source}, request) as stage:
+        ending = stage.run("compile.py", limits)
+        try:
+            fault = fault_of(ending, None, limits)
+            launches = None if fault else stage.result(Launches)
+            if launches is not None:
+                fault = fault_of(ending, launches.fault, limits)
+            if launches is not None and fault is None:
+                wanted = {w.name for w in (*problem.workloads.timings, *problem.workloads.checks)}
+                _keep(stage, launches, wanted, folder)
+        except UntrustedResult as error:
+            fault = str(error)
+    if fault is not None:
+        return Compiled(folder=folder, log=ending.output_tail, wall_s=ending.wall_s, failure=fault)
+    assert launches is not None
+    return Compiled(folder=folder, workloads=launches.workloads, log=ending.output_tail, wall_s=ending.wall_s)
+
+
+def _keep(stage: Stage, launches: Launches, wanted: set[str], folder: Path) -> None:
+    """Check what the process left and move it into the cache in one rename. Raises UntrustedResult."""
+    if set(launches.workloads) != wanted:
+        raise UntrustedResult("the process did not describe the launches of every workload")
+    making = folder.with_name(f"{folder.name}.{uuid4().hex}")
+    (making / "cubins").mkdir(parents=True)
+    try:
+        for name in {launch.cubin for found in launches.workloads.values() for launch in found}:
+            content = stage.read(f"cubins/{name}.cubin", _MAX_CUBIN_BYTES)
+            if hashlib.sha256(content).hexdigest() != name or not content.startswith(_ELF):
+                raise UntrustedResult(f"the cubin `{name[:12]}` is not what its name says")
+            (making / "cubins" / f"{name}.cubin").write_bytes(content)
+        (making / "launches.json").write_text(launches.model_dump_json())
+        _replace(making, folder)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _replace(making: Path, folder: Path) -> None:
+    """Whoever comes first wins; the content is the same."""
+    try:
+        os.rename(making, folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def _from_cache(folder: Path) -> Compiled | None:
+    """A whole, undamaged build, or None. A damaged one is moved aside, so that it is made again."""
+    if not folder.is_dir():
+        return None
+    try:
+        launches = Launches.model_validate_json((folder / "launches.json").read_bytes())
+        for found in launches.workloads.values():
+            for launch in found:
+                content = (folder / "cubins" / f"{launch.cubin}.cubin").read_bytes()
+                if hashlib.sha256(content).hexdigest() != launch.cubin:
+                    raise ValueError(f"damaged cubin {launch.cubin}")
+    except (OSError, ValueError, ValidationError):
+        os.rename(folder, folder.with_name(f"{folder.name}.damaged-{uuid4().hex}"))
+        return None
+    return Compiled(folder=folder, workloads=launches.workloads, cached=True)

@@ -1,0 +1,71 @@
+"""The criteria of a kernel problem: limits that people own, each of which a verdict can cite by file, digest and key."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasks.records import Criterion, Scalar, Text
+from tasks.sandbox import Limits
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class NumericsCriteria(_Part):
+    fp32_max_rel_error: Positive
+    max_ratio_to_ieee_fp32: Positive
+    bf16_max_rel_error: Positive
+    max_changed_untouched_slots: Annotated[int, Field(ge=0)]
+
+
+class StaticCriteria(_Part):
+    smallest_effect_pct: NotNegative
+    max_spill_bytes: Annotated[int, Field(ge=0)]
+    max_registers: Annotated[int, Field(ge=16, le=255)]
+    max_wide_share_loss_pct: NotNegative
+
+
+class MicrobenchCriteria(_Part):
+    smallest_effect_pct: NotNegative
+    max_regression_pct: NotNegative
+
+
+class CriteriaFile(_Part):
+    """criteria.yaml, as people write it."""
+
+    version: Annotated[int, Field(ge=1)]
+    numerics: NumericsCriteria
+    static: StaticCriteria
+    microbench: MicrobenchCriteria
+    limits: Limits
+
+
+class Criteria(_Part):
+    """A criteria file with its name and digest, so that a verdict can cite one line of it."""
+
+    file: Text
+    digest: Text
+    values: CriteriaFile
+
+    def value(self, key: str) -> Scalar:
+        """What stands under a dotted key such as `static.max_registers`. Raises KeyError."""
+        found: object = self.values.model_dump()
+        for part in key.split("."):
+            if not isinstance(found, dict) or part not in found:
+                raise KeyError(key)
+            found = found[part]
+        if not isinstance(found, bool | int | float | str):
+            raise KeyError(key)
+        return found
+
+    def limit(self, key: str) -> float:
+        """The number under a dotted key. Raises KeyError."""
+        return float(self.value(key))
+
+    def cite(self, key: str) -> Criterion:
+        """File, digest, key and value, for a verdict. Raises KeyError."""
+        return Criterion(file=self.file, digest=self.digest, key=key, value=self.value(key))

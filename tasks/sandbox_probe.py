@@ -1,0 +1,51 @@
+"""Shows, once per process of ours, that the sandbox holds: no network, no write outside, no secrets, no neighbours."""
+
+import functools
+import json
+import os
+import secrets
+import socket
+import tempfile
+from pathlib import Path
+
+from serving.errors import Broken
+from tasks.sandbox import Limits, run_unprobed
+
+_LIMITS = Limits(cpu_s=10, wall_s=30.0, memory_bytes=1 << 30, file_bytes=1 << 20)
+# What the probe may find, by name of the attempt: anything else is a hole.
+_EXPECTED = {
+    "network": "refused",
+    "write_outside": "refused",
+    "read_outside": "refused",
+    "secret": "hidden",
+    "processes": "own",
+}
+
+
+@functools.cache
+def sandbox_mode() -> str:
+    """The mode for the environment facts. Raises Broken if the sandbox cannot be set up or leaks; runs once per process."""
+    secret = secrets.token_hex(16)
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
+        stage, outside = Path(folder, "stage"), Path(folder, "outside")
+        stage.mkdir()
+        outside.write_text(secret)
+        request = {"port": server.getsockname()[1], "outside": str(outside), "secret": secret, "pid": os.getpid()}
+        (stage / "request.json").write_text(json.dumps(request))
+        os.environ["INFRA_AGENT_PROBE_SECRET"] = secret
+        try:
+            ending = run_unprobed("probe.py", [], stage, _LIMITS)
+        finally:
+            del os.environ["INFRA_AGENT_PROBE_SECRET"]
+        if ending.kind != "ok":
+            raise Broken(
+                f"the sandbox probe failed: {ending.reason}", "run `infra-agent doctor`; see docs on the sandbox"
+            )
+        found = json.loads((stage / "probe.json").read_text())
+    holes = sorted(name for name, value in _EXPECTED.items() if found.get(name) != value)
+    if holes:
+        raise Broken(
+            f"the sandbox leaks: `{', '.join(f'{hole}={found.get(hole)}' for hole in holes)}`",
+            "candidates are refused on this machine until its sandbox holds",
+        )
+    return "bubblewrap"

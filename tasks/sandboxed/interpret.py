@@ -1,0 +1,144 @@
+"""Runs the candidate in the Triton interpreter on given inputs: its results, and what it launched, to files.
+
+Inputs come from inputs.npz (`workload/name`, per-step inputs with a leading axis), results go to outputs.npz as float32.
+Outputs are filled with NaN before each call; a write to them from outside a kernel is a fault.
+"""
+
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path.insert(0, os.path.dirname(__file__))
+
+import inspect
+
+import numpy as np
+import rounding
+import torch
+import worker
+from triton.runtime import interpreter
+
+
+class Launches:
+    """Notes each interpreted launch, and that results change nowhere else."""
+
+    def __init__(self, watch):
+        self.watch, self.seen, self.written = watch, [], {}
+        self.snapshots = {}
+
+    def install(self):
+        run = interpreter.InterpretedFunction.run
+        set_grid = interpreter.interpreter_builder.set_grid_dim
+
+        def note_grid(x, y, z):
+            self.seen[-1]["grid"] = [x, y, z]
+            set_grid(x, y, z)
+
+        def note_run(kernel, *args, grid, warmup, **kwargs):
+            paused, self.watch.paused = self.watch.paused, True
+            try:
+                self.unchanged_outside()
+                source = worker.source_digest(kernel)
+                self.seen.append({"kernel": kernel.__name__, "source": source, "grid": [1, 1, 1],
+                                  "constexprs": constexprs(kernel.fn, args, kwargs)})  # fmt: skip
+                result = run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+                self.snapshot()
+            finally:
+                self.watch.paused = paused
+            return result
+
+        interpreter.interpreter_builder.set_grid_dim = note_grid
+        interpreter.InterpretedFunction.run = note_run
+
+    def watch_results(self, results):
+        self.written = results
+        self.snapshot()
+
+    def snapshot(self):
+        self.snapshots = {name: x.clone() for name, x in self.written.items()}
+
+    def unchanged_outside(self):
+        for name, before in self.snapshots.items():
+            if not bits_equal(before, self.written[name]):
+                raise worker.CandidateFault(f"`{name}` was written outside the kernels")
+
+
+def bits_equal(x, y):
+    return torch.equal(x.view(torch.uint8), y.view(torch.uint8))
+
+
+def constexprs(function, args, kwargs):
+    parameters = inspect.signature(function).parameters
+    bound = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
+    names = [n for n, p in parameters.items() if "constexpr" in str(getattr(p.annotation, "__name__", p.annotation))]
+    return {name: worker.plain(bound[name]) for name in names}
+
+
+def run_step(entry, request, check, tensors, launches, watch):
+    """One call. `tensors` holds this step's inputs; results are changed in place."""
+    results = {x["name"]: tensors[x["name"]] for x in check["arguments"] if x.get("role") in ("out", "in_place")}
+    inputs = {name: x for name, x in tensors.items() if name not in results}
+    before = {name: x.clone() for name, x in inputs.items()}
+    launches.seen = []
+    launches.watch_results(results)
+    arguments = [x["value"] if "value" in x else tensors[x["name"]] for x in check["arguments"]]
+    with watch:
+        entry(*arguments, **request["launch"])
+    launches.unchanged_outside()
+    launches.snapshots = {}
+    watch.complain()
+    for name, x in before.items():
+        if not bits_equal(x, inputs[name]):
+            raise worker.CandidateFault(f"the input `{name}` was changed")
+
+
+def run_check(entry, request, check, stored, launches, watch):
+    """All steps of one regime. Returns (arrays by name, launches of the first step)."""
+    specs = {x["name"]: x for x in check["arguments"] if "shape" in x}
+    given = {
+        name: torch.from_numpy(stored[f"{check['workload']}/{name}"]).to(getattr(torch, x["dtype"]))
+        for name, x in specs.items()
+        if x["role"] != "out"
+    }
+    kept = {name: given[name].clone() for name, x in specs.items() if x["role"] == "in_place"}
+    outputs, first = {name: [] for name, x in specs.items() if x["role"] == "out"}, []
+    for step in range(check["steps"]):
+        tensors = {n: (given[n][step] if x["role"] == "step" else given[n]).clone() for n, x in specs.items() if x["role"] in ("step", "fixed")}  # fmt: skip
+        tensors |= kept
+        tensors |= {name: torch.full(specs[name]["shape"], torch.nan, dtype=getattr(torch, specs[name]["dtype"])) for name in outputs}  # fmt: skip
+        run_step(entry, request, check, tensors, launches, watch)
+        first = first or launches.seen
+        for name, collected in outputs.items():
+            collected.append(tensors[name].float().clone())
+    arrays = {name: torch.stack(x).numpy() for name, x in outputs.items()} | {
+        n: x.float().numpy() for n, x in kept.items()
+    }
+    return arrays, first
+
+
+def main():
+    request = worker.read_request()
+    torch.set_num_threads(1)
+    rounding.install()
+    broken = rounding.self_test()
+    if broken is not None:
+        worker.write_result(request, self_test=broken, fault=None, workloads={})
+        return
+    watch = worker.WorkOutside()
+    launches = Launches(watch)
+    launches.install()
+    arrays, workloads = {}, {}
+    try:
+        entry = worker.load_entry(request["entry"])
+        with np.load(worker.STAGE / "inputs.npz", allow_pickle=False) as stored:
+            for check in request["checks"]:
+                found, workloads[check["workload"]] = run_check(entry, request, check, stored, launches, watch)
+                arrays |= {f"{check['workload']}/{name}": x for name, x in found.items()}
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is the result
+        worker.write_result(request, self_test=None, fault=worker.describe(error), workloads={})
+        return
+    np.savez(worker.STAGE / "outputs.npz", nonce=np.array(request["nonce"]), **arrays)
+    worker.write_result(request, self_test=None, fault=None, workloads=workloads)
+
+
+main()

@@ -1,0 +1,108 @@
+"""What both workers share: the request, the candidate's module, source digests, and one result file with the nonce.
+
+Lives in the candidate's process, so nothing here is trusted by the parent: it validates what comes back.
+"""
+
+import hashlib
+import importlib.util
+import inspect
+import json
+import traceback
+from pathlib import Path
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+STAGE = Path("/stage")
+CANDIDATE = STAGE / "candidate.py"
+ALLOCATIONS_AND_VIEWS = frozenset(
+    "empty empty_strided empty_like new_empty new_empty_strided view _unsafe_view _reshape_alias alias as_strided detach "
+    "expand permute t transpose squeeze unsqueeze slice select unbind split split_with_sizes diagonal unfold view_as "
+    "lift_fresh resize_ set_".split()
+)
+
+
+class CandidateFault(Exception):
+    """Something the candidate did wrong, in one line."""
+
+
+class WorkOutside(TorchDispatchMode):
+    """Notes every torch operation that computes: neither static counts nor a kernel check would see its work."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+        self.paused = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if not self.paused and name not in ALLOCATIONS_AND_VIEWS and name not in self.seen:
+            self.seen.append(name)
+        return func(*args, **(kwargs or {}))
+
+    def complain(self):
+        if self.seen:
+            raise CandidateFault("work outside the kernels: " + ", ".join(f"aten.{name}" for name in self.seen[:5]))
+
+
+def read_request():
+    return json.loads((STAGE / "request.json").read_text())
+
+
+def write_result(request, **content):
+    (STAGE / "result.json").write_text(json.dumps({"nonce": request["nonce"], **content}))
+
+
+def load_entry(name):
+    """The candidate's `run`, imported from its file."""
+    spec = importlib.util.spec_from_file_location("candidate", CANDIDATE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    entry = getattr(module, name, None)
+    if not callable(entry):
+        raise CandidateFault(f"the source defines no function `{name}`")
+    return entry
+
+
+def describe(error):
+    """One line: what went wrong, in the compiler's own words, and where in the candidate."""
+    if isinstance(error, CandidateFault):
+        return str(error)
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" \t^")]
+    fatal = [line for line in lines if "fatal" in line or "error" in line.lower()]
+    last = (fatal or lines or [""])[-1]
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} (line {error.lineno})"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(CANDIDATE)]
+    where = f" (line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {last}"[:400] + where
+
+
+def plain(value):
+    """A constexpr as JSON: dtypes and functions by name."""
+    value = getattr(value, "value", value)
+    return value if isinstance(value, bool | int | float | str) or value is None else str(value)
+
+
+def source_digest(kernel):
+    """sha256 over a kernel's source, the device functions it names, and the constants it reads, whatever executes it."""
+    pending, parts, seen = [kernel], [], set()
+    while pending:
+        function = pending.pop(0).fn
+        if function in seen:
+            continue
+        seen.add(function)
+        parts.append(inspect.getsource(function))
+        for name in sorted(function.__code__.co_names):
+            value = function.__globals__.get(name)
+            if hasattr(value, "fn") and inspect.isfunction(value.fn) and value.fn.__globals__ is function.__globals__:
+                pending.append(value)
+            elif hasattr(value, "value") or isinstance(value, bool | int | float | str):
+                parts.append(f"{name}={plain(value)}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def make_tensor(shape, dtype):
+    return torch.empty(shape, dtype=getattr(torch, dtype))
