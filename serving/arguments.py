@@ -1,0 +1,77 @@
+"""SGLang's own options, read from its argument parser, and the check of a stack against them."""
+
+import difflib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from serving.engine_env import SCRIPTS, engine, run_script
+from serving.errors import BadInput
+from serving.home import home
+from serving.stack import Scalar, StackSpec
+
+
+class Option(BaseModel):
+    """`flag`: takes no value. `type`: the name of the parser's conversion, such as `int`; `default` is before resolution."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dest: str
+    flag: bool
+    type: str
+    choices: tuple[str, ...] | None
+    default: object
+
+
+_OPTIONS = TypeAdapter(dict[str, Option])
+
+
+def known_arguments() -> dict[str, Option]:
+    """Every option of the installed SGLang by name; read once per installation. Raises Broken without an engine."""
+    installed = engine()
+    script = (SCRIPTS / "dump_arguments.py").read_bytes()
+    key = f"{installed.versions['sglang']}-{installed.content[:16]}-{len(script)}"
+    folder = home() / "engine-arguments"
+    cached = folder / f"{key}.json"
+    if not cached.exists():
+        folder.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / "options.json"
+            run_script("dump_arguments.py", str(made), cwd=Path(scratch))
+            os.replace(made, cached)
+    return _OPTIONS.validate_json(cached.read_bytes())
+
+
+def check_arguments(spec: StackSpec) -> None:
+    """Raises BadInput, naming the field, for an option that SGLang lacks or a value that it would not take."""
+    options = known_arguments()
+    for role, part in spec.roles.items():
+        for name, value in part.arguments.items():
+            field = f"roles.{role}.arguments.{name}"
+            option = options.get(name)
+            if option is None:
+                close = difflib.get_close_matches(name, options, n=3)
+                likely = "did you mean " + " or ".join(f"`{c}`" for c in close) + "?" if close else "see `--help` of the engine"
+                raise BadInput(f"`{field}`: SGLang {engine().versions['sglang']} has no such option", likely)
+            fault = None if value is None else value_fault(option, value)
+            if fault:
+                raise BadInput(f"`{field}`: `{json.dumps(value)}` {fault}", f"correct `{field}` of stack `{spec.name}`")
+
+
+def value_fault(option: Option, value: Scalar) -> str | None:
+    """Why the option would not take the value, or None."""
+    if option.flag or isinstance(value, bool):
+        if isinstance(value, bool) and option.flag:
+            return None
+        return "is not true or false, and this option is a switch" if option.flag else "is a switch's value, and this option takes one of its own"
+    if option.choices is not None and str(value) not in option.choices:
+        return f"is not one of {', '.join(option.choices)}"
+    if option.type in ("int", "float"):
+        try:
+            {"int": int, "float": float}[option.type](str(value))
+        except ValueError:
+            return f"is not {'an integer' if option.type == 'int' else 'a number'}"
+    return None

@@ -1,0 +1,93 @@
+"""Checkpoints to serve: tiny random ones, built here once, or a folder that exists."""
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.engine_env import SCRIPTS, engine, run_script
+from serving.errors import BadInput
+from serving.home import home
+
+# Above this size, in bytes, a weight file enters the digest by name and size: hashing a real model takes minutes.
+HASHED_WHOLE = 64 << 20
+
+
+@dataclass(frozen=True)
+class Recipe:
+    script: str
+    parameters: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`digest` is of the files as they lie in `folder`."""
+
+    folder: Path
+    digest: str
+
+
+TINY = {
+    "tiny-glm4-moe": Recipe(
+        "build_tiny_glm4_moe.py",
+        {
+            "seed": 0,
+            "vocab_size": 1024,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 32,
+            "moe_intermediate_size": 64,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 2,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "max_position_embeddings": 8192,
+        },
+    ),
+}
+
+
+def checkpoint(model: str) -> Checkpoint:
+    """The checkpoint that a stack calls `model`. Raises BadInput for a name or path that is neither, Broken if a build fails."""
+    folder = build(TINY[model]) if model in TINY else Path(model)
+    if not (folder / "config.json").is_file():
+        known = ", ".join(f"`{name}`" for name in TINY)
+        raise BadInput(f"`model`: `{model}` is no checkpoint folder", f"give a folder with a config.json, or one of {known}")
+    return Checkpoint(folder, digest_of(folder))
+
+
+def build(recipe: Recipe) -> Path:
+    """The folder of the built checkpoint: from the store, or made in a temporary folder and renamed when whole."""
+    source = (SCRIPTS / recipe.script).read_bytes()
+    asked = json.dumps([recipe.parameters, dict(engine().versions)], sort_keys=True)
+    store = home() / "checkpoints"
+    folder = store / hashlib.sha256(source + asked.encode()).hexdigest()[:24]
+    if folder.is_dir():
+        return folder
+    store.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=store, prefix="building-") as scratch:
+        made = Path(scratch) / "checkpoint"
+        made.mkdir()
+        run_script(recipe.script, str(made), json.dumps(recipe.parameters), cwd=Path(scratch))
+        try:
+            os.rename(made, folder)
+        except OSError:
+            # Another process was faster; both made the same bytes.
+            if not folder.is_dir():
+                raise
+    return folder
+
+
+def digest_of(folder: Path) -> str:
+    """sha256 over names and contents of the files, in hex; large files count by name and size."""
+    total = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        size = path.stat().st_size
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if size <= HASHED_WHOLE else f"{size} bytes"
+        total.update(f"{path.relative_to(folder).as_posix()}\n{content}\n".encode())
+    return total.hexdigest()

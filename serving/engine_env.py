@@ -1,0 +1,81 @@
+"""The engine environment: a virtual environment with SGLang, apart from ours, only ever used by starting its Python."""
+
+import hashlib
+import importlib.metadata
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.errors import Broken
+
+SGLANG = "0.5.23"
+REPOSITORY = Path(__file__).resolve().parent.parent
+SCRIPTS = Path(__file__).resolve().parent / "engine_scripts"
+CPU_STAND_INS = Path(__file__).resolve().parent / "cpu"
+
+# An engine process sees these and nothing else of our environment: no keys, no proxies, nobody's PYTHONPATH.
+PASSED_ON = ("HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ", "USER")
+PASSED_ON_PREFIXES = ("CUDA_", "NCCL_", "NVIDIA_")
+
+LOOPBACK_AND_OFFLINE = {
+    "SGLANG_HOST_IP": "127.0.0.1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+WITHOUT_GPU = {
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "PYTHONPATH": str(CPU_STAND_INS),
+    # Compiling in the middle of a measurement would be measured, and needs a C++ compiler.
+    "TORCHDYNAMO_DISABLE": "1",
+}
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`versions`: of sglang, torch, transformers and python. `content`: digest of the installed sglang's file list."""
+
+    python: Path
+    versions: Mapping[str, str]
+    content: str
+
+
+def engine() -> Engine:
+    """`INFRA_AGENT_ENGINE`, by default `.venv-engine` of this repository. Raises Broken when it cannot serve."""
+    folder = Path(os.environ.get("INFRA_AGENT_ENGINE") or REPOSITORY / ".venv-engine").expanduser().absolute()
+    hint = "run `make engine`, or set `INFRA_AGENT_ENGINE` to a virtual environment that has it"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        raise Broken(f"there is no engine environment at `{folder}`", hint)
+    site = [str(path) for path in folder.glob("lib/python3.*/site-packages")]
+    found = {d.metadata["Name"]: d for d in importlib.metadata.distributions(path=site)}
+    if "sglang" not in found or found["sglang"].version != SGLANG:
+        seen = f"sglang `{found['sglang'].version}`" if "sglang" in found else "no sglang"
+        raise Broken(f"the engine environment `{folder}` has {seen}, not sglang `{SGLANG}`", hint)
+    versions = {name: found[name].version if name in found else "absent" for name in ("sglang", "torch", "transformers")}
+    versions["python"] = Path(site[0]).parent.name.removeprefix("python")
+    record = found["sglang"].read_text("RECORD") or ""
+    return Engine(python, versions, hashlib.sha256(record.encode()).hexdigest())
+
+
+def process_environment(device: str, own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables of an engine process on `device` (`cpu` or a GPU); `own` has the last word."""
+    passed = {k: v for k, v in os.environ.items() if k in PASSED_ON or k.startswith(PASSED_ON_PREFIXES)}
+    return {**passed, **LOOPBACK_AND_OFFLINE, **(WITHOUT_GPU if device == "cpu" else {}), **(own or {})}
+
+
+def run_script(name: str, *arguments: str, cwd: Path, timeout_s: float = 180) -> None:
+    """Runs one of `engine_scripts/` without a GPU. Raises Broken with the last line it printed when it fails."""
+    command = [str(engine().python), "-P", str(SCRIPTS / name), *arguments]
+    hint = "the engine environment may be incomplete: `make engine`"
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, env=process_environment("cpu"), capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Broken(f"`{name}` did not end within {timeout_s:g} s", hint) from error
+    if done.returncode != 0:
+        last = (done.stderr.strip() or "nothing").splitlines()[-1]
+        raise Broken(f"`{name}` ended with status {done.returncode}: `{last}`", hint)

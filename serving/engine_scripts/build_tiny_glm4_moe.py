@@ -1,0 +1,70 @@
+"""Writes a tiny random `glm4_moe` checkpoint with a byte-level BPE tokenizer. Run by path in the engine environment.
+
+    python -P build_tiny_glm4_moe.py FOLDER '{"vocab_size": 1024, ...}'
+
+Deterministic: the same parameters give the same bytes on every run. No network, no file read from outside.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import Glm4MoeConfig, Glm4MoeForCausalLM, PreTrainedTokenizerFast
+
+SPECIAL = ["<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
+CHAT_TEMPLATE = (
+    "[gMASK]<sop>{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+def tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
+    """Special tokens, the 256 bytes, then pairs of bytes in alphabetical order until the vocabulary is full.
+
+    Merges are made up rather than trained: training depends on a corpus, and this one must give the same ids everywhere.
+    """
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    letters = [c for c in alphabet if c.isascii() and c.isalpha()]
+    room = vocab_size - len(SPECIAL) - len(alphabet)
+    merges = [(a, b) for a in letters for b in letters][:room]
+    tokens = SPECIAL + alphabet + [a + b for a, b in merges]
+    bpe = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, eos_token=SPECIAL[0], pad_token=SPECIAL[0], additional_special_tokens=SPECIAL[1:]
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def model(parameters: dict[str, int]) -> Glm4MoeForCausalLM:
+    """Weights are normal(0, 0.05) in bfloat16; norms and biases keep what transformers gives them."""
+    torch.manual_seed(parameters["seed"])
+    config = Glm4MoeConfig(
+        **{k: v for k, v in parameters.items() if k != "seed"},
+        n_group=1,
+        topk_group=1,
+        use_qk_norm=True,
+        attention_bias=True,
+        norm_topk_prob=True,
+        routed_scaling_factor=1.0,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    made = Glm4MoeForCausalLM(config).to(torch.bfloat16)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.05)
+    return made
+
+
+if __name__ == "__main__":
+    folder, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
+    tokenizer(asked["vocab_size"]).save_pretrained(folder)
+    model(asked).save_pretrained(folder)
