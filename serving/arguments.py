@@ -1,9 +1,11 @@
 """SGLang's own options, read from its argument parser, and the check of a stack against them."""
 
 import difflib
+import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -15,7 +17,7 @@ from serving.stack import Scalar, StackSpec
 
 
 class Option(BaseModel):
-    """`flag`: takes no value. `type`: the name of the parser's conversion, such as `int`; `default` is before resolution."""
+    """`flag`: takes no value. `type`: name of the parser's conversion, such as `int`. `default`: before resolution."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,8 +34,8 @@ _OPTIONS = TypeAdapter(dict[str, Option])
 def known_arguments() -> dict[str, Option]:
     """Every option of the installed SGLang by name; read once per installation. Raises Broken without an engine."""
     installed = engine()
-    script = (SCRIPTS / "dump_arguments.py").read_bytes()
-    key = f"{installed.versions['sglang']}-{installed.content[:16]}-{len(script)}"
+    script = hashlib.sha256((SCRIPTS / "dump_arguments.py").read_bytes()).hexdigest()
+    key = f"{installed.versions['sglang']}-{installed.content[:16]}-{script[:16]}"
     folder = home() / "engine-arguments"
     cached = folder / f"{key}.json"
     if not cached.exists():
@@ -53,9 +55,9 @@ def check_arguments(spec: StackSpec) -> None:
             field = f"roles.{role}.arguments.{name}"
             option = options.get(name)
             if option is None:
-                close = difflib.get_close_matches(name, options, n=3)
-                likely = "did you mean " + " or ".join(f"`{c}`" for c in close) + "?" if close else "see `--help` of the engine"
-                raise BadInput(f"`{field}`: SGLang {engine().versions['sglang']} has no such option", likely)
+                raise BadInput(
+                    f"`{field}`: SGLang {engine().versions['sglang']} has no such option", _likely(name, options)
+                )
             fault = None if value is None else value_fault(option, value)
             if fault:
                 raise BadInput(f"`{field}`: `{json.dumps(value)}` {fault}", f"correct `{field}` of stack `{spec.name}`")
@@ -63,10 +65,10 @@ def check_arguments(spec: StackSpec) -> None:
 
 def value_fault(option: Option, value: Scalar) -> str | None:
     """Why the option would not take the value, or None."""
-    if option.flag or isinstance(value, bool):
-        if isinstance(value, bool) and option.flag:
-            return None
-        return "is not true or false, and this option is a switch" if option.flag else "is a switch's value, and this option takes one of its own"
+    if option.flag:
+        return None if isinstance(value, bool) else "is not true or false, and this option is a switch"
+    if isinstance(value, bool):
+        return "is the value of a switch, and this option takes one of its own"
     if option.choices is not None and str(value) not in option.choices:
         return f"is not one of {', '.join(option.choices)}"
     if option.type in ("int", "float"):
@@ -75,3 +77,8 @@ def value_fault(option: Option, value: Scalar) -> str | None:
         except ValueError:
             return f"is not {'an integer' if option.type == 'int' else 'a number'}"
     return None
+
+
+def _likely(name: str, options: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, options, n=3)
+    return f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else "see `--help` of the engine"

@@ -53,11 +53,13 @@ TINY = {
 
 
 def checkpoint(model: str) -> Checkpoint:
-    """The checkpoint that a stack calls `model`. Raises BadInput for a name or path that is neither, Broken if a build fails."""
+    """The checkpoint that a stack calls `model`. Raises BadInput if there is none, Broken if a build fails."""
     folder = build(TINY[model]) if model in TINY else Path(model)
     if not (folder / "config.json").is_file():
         known = ", ".join(f"`{name}`" for name in TINY)
-        raise BadInput(f"`model`: `{model}` is no checkpoint folder", f"give a folder with a config.json, or one of {known}")
+        raise BadInput(
+            f"`model`: `{model}` is no checkpoint folder", f"give a folder with a config.json, or one of {known}"
+        )
     return Checkpoint(folder, digest_of(folder))
 
 

@@ -54,7 +54,9 @@ def engine() -> Engine:
     if "sglang" not in found or found["sglang"].version != SGLANG:
         seen = f"sglang `{found['sglang'].version}`" if "sglang" in found else "no sglang"
         raise Broken(f"the engine environment `{folder}` has {seen}, not sglang `{SGLANG}`", hint)
-    versions = {name: found[name].version if name in found else "absent" for name in ("sglang", "torch", "transformers")}
+    versions = {
+        name: found[name].version if name in found else "absent" for name in ("sglang", "torch", "transformers")
+    }
     versions["python"] = Path(site[0]).parent.name.removeprefix("python")
     record = found["sglang"].read_text("RECORD") or ""
     return Engine(python, versions, hashlib.sha256(record.encode()).hexdigest())
@@ -72,7 +74,13 @@ def run_script(name: str, *arguments: str, cwd: Path, timeout_s: float = 180) ->
     hint = "the engine environment may be incomplete: `make engine`"
     try:
         done = subprocess.run(
-            command, cwd=cwd, env=process_environment("cpu"), capture_output=True, text=True, timeout=timeout_s, check=False
+            command,
+            cwd=cwd,
+            env=process_environment("cpu"),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise Broken(f"`{name}` did not end within {timeout_s:g} s", hint) from error

@@ -67,7 +67,7 @@ class StackSpec(BaseModel):
         return hashlib.sha256(content.encode()).hexdigest()
 
     def argv(self, role: Role) -> tuple[str, ...]:
-        """Command line of a role, without what the launcher adds. `True` is a bare flag; `False` and `None` are absent."""
+        """Command line without what the launcher adds: `True` is a bare flag, `False` and `None` are absent."""
         arguments = self.roles[role].arguments
         return tuple(
             f"--{name}" if value is True else f"--{name}={value}"
@@ -76,7 +76,9 @@ class StackSpec(BaseModel):
         )
 
     def on_port(self, role: Role, port: int) -> "StackSpec":
-        return self.model_copy(update={"roles": {**self.roles, role: self.roles[role].model_copy(update={"port": port})}})
+        return self.model_copy(
+            update={"roles": {**self.roles, role: self.roles[role].model_copy(update={"port": port})}}
+        )
 
 
 def load_stack(path: Path) -> StackSpec:
@@ -85,7 +87,7 @@ def load_stack(path: Path) -> StackSpec:
 
 
 def apply_edit(spec: StackSpec, changes: Mapping[str, RoleChange]) -> StackSpec:
-    """The spec with `changes` (role -> change) made. Raises BadInput for an unknown role or a result that is no stack."""
+    """The spec with `changes` (by role) made. Raises BadInput for an unknown role or a result that is no stack."""
     edited: dict[str, object] = {name: role.model_dump() for name, role in spec.roles.items()}
     for name, change in changes.items():
         current = next((role for known, role in spec.roles.items() if known == name), None)

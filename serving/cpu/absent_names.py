@@ -16,7 +16,9 @@ class Absent:
         self.__name__ = name
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"`{self.__name__}` has no stand-in in serving/cpu; it was called on a machine without a GPU")
+        raise NotImplementedError(
+            f"`{self.__name__}` has no stand-in in serving/cpu; it was called on a machine without a GPU"
+        )
 
     def __getitem__(self, _key: Any) -> NoReturn:
         self()

@@ -1,9 +1,9 @@
 """Loaded by every engine process on a machine without a GPU, through PYTHONPATH, before anything else.
 
-What this folder is: SGLang's wheel reaches its CPU path only through two packages that no CPU wheel carries, the CPU
-build of `sgl_kernel` and `triton`. The packages beside this file let the unmodified wheel import; the few operators that
-a tiny `glm4_moe` calls are plain torch, and every other name raises when it is called, with its name. It gives the real
-scheduler, batching, cache, HTTP server and metrics; it says nothing about the speed of GPU kernels.
+What this folder is: SGLang's wheel reaches its CPU path only through two packages that no CPU wheel carries: the CPU
+build of `sgl_kernel`, and `triton`. The packages beside this file let the unmodified wheel import. The few operators
+that a tiny `glm4_moe` calls are plain torch; every other name raises when it is called, with its name. What runs is the
+real scheduler, batching, cache, HTTP server and metrics. It says nothing about the speed of GPU kernels.
 
 Linear attention (KDA) would be a module `sgl_kernel/linear_attention.py`, registered from `sgl_kernel/__init__.py`.
 """

@@ -23,7 +23,7 @@ CHAT_TEMPLATE = (
 def tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
     """Special tokens, the 256 bytes, then pairs of bytes in alphabetical order until the vocabulary is full.
 
-    Merges are made up rather than trained: training depends on a corpus, and this one must give the same ids everywhere.
+    Merges are made up rather than trained: training depends on a corpus, and the ids must be the same everywhere.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     letters = [c for c in alphabet if c.isascii() and c.isalpha()]

@@ -17,4 +17,6 @@ if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 
     sys.exit(f"cannot tie the engine to its owner: {os.strerror(ctypes.get_errno())}")
 if os.getppid() != owner:
     sys.exit("the owner is gone already")
+# The owner holds these back while it starts us, and a blocked signal stays blocked across exec.
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 os.execv(command[0], command)

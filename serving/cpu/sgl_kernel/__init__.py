@@ -1,7 +1,7 @@
 """The part of the CPU kernel library that a `glm4_moe` server calls; everything else is absent by name."""
 
 import torch
-from absent_names import Absent, AbsentSubmodules, absent_attributes
+from absent_names import AbsentSubmodules, absent_attributes
 
 __version__ = "0.0+infra.agent"
 

@@ -5,7 +5,7 @@ from typing import Any
 from absent_names import absent_attributes
 
 
-class constexpr:  # noqa: N801
+class constexpr:
     """Holds a compile-time value; also used as an annotation."""
 
     def __init__(self, value: Any = None) -> None:

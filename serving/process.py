@@ -1,0 +1,150 @@
+"""One engine process with all its descendants: started in a session of its own, and ended without leaving anything.
+
+Processes are known by pid and creation time, never by name. The leader is not reaped until `stop` has seen the last of
+them go, so that neither its pid nor its session id can be given to somebody else.
+"""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from serving.engine_env import SCRIPTS
+from serving.errors import Broken
+
+log = logging.getLogger(__name__)
+
+# SGLang looks for the end of its last request every 5 seconds.
+DRAIN_S = 15.0
+KILL_S = 10.0
+POLL_S = 0.05
+
+
+@dataclass
+class EngineProcess:
+    """`seen`: every descendant observed so far."""
+
+    name: str
+    leader: subprocess.Popen[bytes]
+    port: int
+    log_file: Path
+    seen: set[psutil.Process] = field(default_factory=set)
+
+    def exit_status(self) -> int | None:
+        """Status if the leader has ended (negative: by that signal), without reaping it."""
+        if self.leader.returncode is not None:
+            return self.leader.returncode
+        ended = os.waitid(os.P_PID, self.leader.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def alive(self) -> list[psutil.Process]:
+        """The processes of this engine that still run, zombies not counted."""
+        self.seen |= members(self.leader.pid)
+        return [process for process in self.seen if _runs(process)]
+
+
+def members(leader: int) -> set[psutil.Process]:
+    """The session of `leader` and all descendants of its processes."""
+    found: set[psutil.Process] = set()
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader:
+                found |= {process, *process.children(recursive=True)}
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def port_is_free(port: int) -> bool:
+    """Whether 127.0.0.1 lets us listen there. A port in TIME_WAIT counts as free, as it does for the server."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def start(name: str, command: Sequence[str], environment: Mapping[str, str], port: int, run_dir: Path) -> EngineProcess:
+    """Starts `command` with `run_dir/name` as its folder and `run_dir/name.log` as its output.
+
+    It dies with the thread that starts it. Raises Broken when the port is taken.
+    """
+    if not port_is_free(port):
+        raise Broken(
+            f"port `{port}` on 127.0.0.1 is taken, so `{name}` cannot start",
+            f"see who has it with `ss -ltnp 'sport = :{port}'`, or give the stack another port",
+        )
+    folder, log_file = run_dir / name, run_dir / f"{name}.log"
+    folder.mkdir(parents=True, exist_ok=True)
+    starter = [sys.executable, "-I", str(SCRIPTS / "start.py"), str(os.getpid())]
+    with log_file.open("wb") as output:
+        leader = subprocess.Popen(
+            [*starter, *command],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return EngineProcess(name, leader, port, log_file)
+
+
+def stop(engines: Sequence[EngineProcess]) -> None:
+    """Ends all engines at once: the leaders are asked and may drain, then everything left is killed.
+
+    Returns when every process is gone and the ports are free; raises Broken naming what stays. An interruption while
+    draining goes on to kill at once, and is raised afterwards.
+    """
+    try:
+        for engine in engines:
+            engine.alive()
+            if engine.exit_status() is None:
+                engine.leader.terminate()
+        _wait_until_gone(engines, DRAIN_S)
+    finally:
+        for process in _left(engines):
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        _wait_until_gone(engines, KILL_S)
+        left = _left(engines)
+        for engine in engines:
+            if not engine.alive():
+                engine.leader.wait()
+    taken = [engine.port for engine in engines if not port_is_free(engine.port)]
+    if left or taken:
+        raise Broken(
+            f"engines did not end: processes {[process.pid for process in left]}, ports still taken {taken}",
+            "end these processes by pid before the next run",
+        )
+    log.info("stopped: %s", ", ".join(engine.name for engine in engines))
+
+
+def _left(engines: Sequence[EngineProcess]) -> list[psutil.Process]:
+    return [process for engine in engines for process in engine.alive()]
+
+
+def _wait_until_gone(engines: Sequence[EngineProcess], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while _left(engines) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
