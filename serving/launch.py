@@ -30,6 +30,17 @@ _EXCEPTION_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?:[\w.]+: error: |[A-Za-z_.]*(?
 _NOT_ITS_FAULT = re.compile(r"Address already in use|No space left|Too many open files|exit code -(9|15)\b")
 
 
+class EngineEnded(Broken):
+    """`server` ended by itself. `refused`: its own log holds the reason, so nobody ended it from outside."""
+
+    def __init__(self, message: str, hint: str, server: str = "", refused: bool = False) -> None:
+        super().__init__(message, hint)
+        self.server, self.refused = server, refused
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str, bool]]:  # type: ignore[override]
+        return type(self), (self.message, self.hint, self.server, self.refused)
+
+
 @dataclass(frozen=True)
 class Server:
     """A running server. `ready_s`: seconds from start to the first generated token."""
@@ -41,17 +52,11 @@ class Server:
     argv: tuple[str, ...]
     checkpoint: Checkpoint
     ready_s: float
+    process: EngineProcess
 
-
-class DidNotStart(Broken):
-    """`server` ended before it was ready. `refused`: its own log holds the reason, so it was not ended from outside."""
-
-    def __init__(self, message: str, hint: str, server: str = "", refused: bool = False) -> None:
-        super().__init__(message, hint)
-        self.server, self.refused = server, refused
-
-    def __reduce__(self) -> tuple[type, tuple[str, str, str, bool]]:  # type: ignore[override]
-        return type(self), (self.message, self.hint, self.server, self.refused)
+    def ended(self) -> EngineEnded | None:
+        """What to raise if the server is no longer there."""
+        return None if self.process.exit_status() is None else _why_it_ended(self.process)
 
 
 @contextmanager
@@ -65,7 +70,7 @@ def running(spec: StackSpec, run_dir: Path, name: str) -> Iterator[Server]:
 def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[dict[str, Server]]:
     """All servers by name, started at the same time and all ready; gone when the block is left in whatever way.
 
-    Raises Broken for a taken port and a timeout, DidNotStart (a Broken) for a server that ends early. That one waits
+    Raises Broken for a taken port and a timeout, EngineEnded (a Broken) for a server that ends early. That one waits
     until every other server is ready or has ended too, and names the first of `specs` that ended.
     """
     with _terminated_as_exception(), ExitStack() as teardown:
@@ -85,6 +90,7 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
                 argv=specs[name].argv("server"),
                 checkpoint=found[name],
                 ready_s=ready_s[name],
+                process=process,
             )
             for name, process in started.items()
         }
@@ -107,7 +113,7 @@ def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path) -> Engi
 def _wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, EngineProcess]) -> dict[str, float]:
     begun = said = time.monotonic()
     ready_s: dict[str, float] = {}
-    ended: dict[str, DidNotStart] = {}
+    ended: dict[str, EngineEnded] = {}
     while len(ready_s) + len(ended) < len(started):
         for name, process in started.items():
             if name in ready_s or name in ended:
@@ -148,13 +154,13 @@ def _generates(process: EngineProcess) -> bool:
     return answer.status_code == 200 and len(answer.json().get("output_ids", [])) == 1
 
 
-def _why_it_ended(process: EngineProcess) -> DidNotStart:
+def _why_it_ended(process: EngineProcess) -> EngineEnded:
     text = process.log_file.read_text(encoding="utf-8", errors="replace")
     faults = [line.strip() for line in text.splitlines() if _EXCEPTION_LINE.match(line)]
     status = process.exit_status()
     said = f"`{faults[-1]}`" if faults else "nothing"
-    return DidNotStart(
-        f"`{process.name}` ended with status {status} before it was ready; last error in its log: {said}",
+    return EngineEnded(
+        f"`{process.name}` ended with status {status}; last error in its log: {said}",
         f"see {process.log_file}",
         server=process.name,
         refused=bool(faults) and not _NOT_ITS_FAULT.search(text),

@@ -1,0 +1,122 @@
+"""The server's own account: two scrapes of `/metrics`, and what happened between them, layer by layer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from serving.errors import Broken
+from serving.summary import Measured
+from serving.traffic import RequestRecord
+
+TIMEOUT_S = 30.0
+MS_PER_S = 1e3
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """Samples by metric name and labels, as the server exposed them; `text` is the answer itself."""
+
+    text: str
+    samples: Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """What a histogram gained between two scrapes; `total` in the unit of the metric."""
+
+    count: float
+    total: float
+
+
+def scrape(base_url: str) -> Scrape:
+    """Raises Broken when the server does not answer with metrics."""
+    return parse(_get(base_url, "/metrics").text)
+
+
+def parse(text: str) -> Scrape:
+    samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples[sample.name, frozenset(sample.labels.items())] = sample.value
+    return Scrape(text, samples)
+
+
+def gained(before: Scrape, after: Scrape, name: str, **labels: str) -> float | None:
+    """Growth of a counter, summed over all label sets that contain `labels`; None if the metric is not there."""
+    wanted = labels.items()
+    found = [
+        value - before.samples.get((sample, have), 0.0)
+        for (sample, have), value in after.samples.items()
+        if sample == name and wanted <= dict(have).items()
+    ]
+    return sum(found) if found else None
+
+
+def histogram(before: Scrape, after: Scrape, name: str, **labels: str) -> Histogram | None:
+    count = gained(before, after, f"{name}_count", **labels)
+    total = gained(before, after, f"{name}_sum", **labels)
+    return None if count is None or total is None else Histogram(count, total)
+
+
+def layers(before: Scrape, after: Scrape) -> dict[str, Measured]:
+    """Mean time of a request in each layer of the server, in ms. Names are those of serving/observables.py."""
+    ttft = _mean_ms(before, after, "sglang:time_to_first_token_seconds")
+    e2e = _mean_ms(before, after, "sglang:e2e_request_latency_seconds")
+    queue = _mean_ms(before, after, "sglang:queue_time_seconds")
+    prefill = _mean_ms(before, after, "sglang:per_stage_req_latency_seconds", stage="prefill_forward")
+    return {
+        "server_queue_ms": queue,
+        "server_prefill_ms": prefill,
+        "server_first_token_rest_ms": _rest(ttft, queue, prefill),
+        "server_decode_ms": _rest(e2e, ttft),
+        "server_ttft_ms": ttft,
+        "server_itl_ms": _mean_ms(before, after, "sglang:inter_token_latency_seconds"),
+        "server_e2e_ms": e2e,
+    }
+
+
+def disagreement(before: Scrape, after: Scrape, records: tuple[RequestRecord, ...]) -> str | None:
+    """How the server's count of work differs from the client's, or None. Failed requests leave it open."""
+    if any(record.error is not None for record in records):
+        return "requests failed, so the server's and the client's counts cannot be compared"
+    for what, name, ours in (
+        ("requests", "sglang:num_requests_total", len(records)),
+        ("prompt tokens", "sglang:prompt_tokens_total", sum(r.prompt_tokens for r in records)),
+        ("output tokens", "sglang:generation_tokens_total", sum(r.output_tokens for r in records)),
+    ):
+        theirs = gained(before, after, name)
+        if theirs != ours:
+            return f"the server counted {'no' if theirs is None else f'{theirs:.0f}'} {what}, the client {ours}"
+    return None
+
+
+def resolved_arguments(base_url: str) -> dict[str, object]:
+    """The arguments that the running server works with, by name with underscores. Raises Broken without an answer."""
+    answer = _get(base_url, "/server_info").json()
+    if not isinstance(answer, dict):
+        raise Broken(f"`{base_url}/server_info` is not an object", "is this an SGLang server?")
+    return answer
+
+
+def _get(base_url: str, path: str) -> httpx.Response:
+    try:
+        return httpx.get(base_url + path, timeout=TIMEOUT_S, trust_env=False).raise_for_status()
+    except httpx.HTTPError as error:
+        hint = "see the server's log; `/metrics` needs `enable-metrics: true` in the stack"
+        raise Broken(f"`{base_url}{path}`: {type(error).__name__}: {error}", hint) from error
+
+
+def _mean_ms(before: Scrape, after: Scrape, name: str, **labels: str) -> Measured:
+    found = histogram(before, after, name, **labels)
+    if found is None or found.count <= 0:
+        return Measured(None, f"`{name}` did not grow")
+    return Measured(MS_PER_S * found.total / found.count)
+
+
+def _rest(whole: Measured, *parts: Measured) -> Measured:
+    values = [part.value for part in parts if part.value is not None]
+    if whole.value is None or len(values) < len(parts):
+        return Measured(None, "one of the times it is the rest of is missing")
+    return Measured(whole.value - sum(values))

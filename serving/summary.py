@@ -1,0 +1,81 @@
+"""From the records of one block to numbers. A failed request is counted, and enters no average."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from serving.scenario import Objectives
+from serving.traffic import Batch, RequestRecord
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A value in the unit that serving/observables.py gives the name, or the reason why there is none."""
+
+    value: float | None
+    reason: str | None = None
+
+
+def summarise(records: Sequence[RequestRecord]) -> dict[str, Measured]:
+    """Latencies over the requests that succeeded, and the share that failed."""
+    good = [r for r in records if r.error is None]
+    ttft = [r.ttft_ms for r in good if r.ttft_ms is not None]
+    tpot = [r.tpot_ms for r in good if r.tpot_ms is not None]
+    e2e = [r.e2e_ms for r in good if r.e2e_ms is not None]
+    gaps = [gap for r in good for gap in r.itl_ms]
+    longest = [max(r.itl_ms) for r in good if r.itl_ms]
+    return {
+        "ttft_mean_ms": mean(ttft),
+        "ttft_p50_ms": percentile(ttft, 50),
+        "ttft_p95_ms": percentile(ttft, 95),
+        "itl_mean_ms": mean(gaps),
+        "itl_p95_ms": percentile(gaps, 95),
+        "itl_max_ms": mean(longest),
+        "tpot_mean_ms": mean(tpot),
+        "tpot_p95_ms": percentile(tpot, 95),
+        "e2e_mean_ms": mean(e2e),
+        "e2e_p95_ms": percentile(e2e, 95),
+        "failed_pct": _share_pct(len(records) - len(good), len(records)),
+    }
+
+
+def summarise_batch(batch: Batch, objectives: Objectives) -> dict[str, Measured]:
+    """`summarise`, rates over the wall time of the block, and what tells whether the block can be trusted."""
+    good = [r for r in batch.records if r.error is None]
+    within = [r for r in good if meets(r, objectives)]
+    cached = [r.cached_tokens for r in good if r.cached_tokens is not None]
+    return {
+        **summarise(batch.records),
+        "output_tokens_per_s": Measured(sum(r.output_tokens for r in good) / batch.wall_s),
+        "requests_per_s": Measured(len(good) / batch.wall_s),
+        "goodput_per_s": Measured(len(within) / batch.wall_s),
+        "cached_tokens": Measured(float(sum(cached)))
+        if cached
+        else Measured(None, "no request reported cached tokens"),
+        "client_cpu_pct": Measured(batch.client_cpu_pct),
+        "send_lag_p95_ms": percentile([r.send_lag_ms for r in batch.records], 95),
+    }
+
+
+def meets(record: RequestRecord, objectives: Objectives) -> bool:
+    """Whether the request succeeded within the objectives; a single-token answer has no TPOT to miss."""
+    if record.error is not None or record.ttft_ms is None:
+        return False
+    return record.ttft_ms <= objectives.ttft_ms and (record.tpot_ms is None or record.tpot_ms <= objectives.tpot_ms)
+
+
+def mean(values: Sequence[float]) -> Measured:
+    return Measured(statistics.fmean(values)) if values else Measured(None, "no request has a value")
+
+
+def percentile(values: Sequence[float], share: int) -> Measured:
+    """Linear between the two nearest ranks; `share` from 1 to 99."""
+    if not values:
+        return Measured(None, "no request has a value")
+    if len(values) == 1:
+        return Measured(values[0])
+    return Measured(statistics.quantiles(values, n=100, method="inclusive")[share - 1])
+
+
+def _share_pct(part: int, whole: int) -> Measured:
+    return Measured(100 * part / whole) if whole else Measured(None, "no request was sent")
