@@ -1,0 +1,113 @@
+"""Are the results right in every regime? fp32 results against fp64 with what IEEE fp32 itself loses as the yardstick."""
+
+from tasks.judgement import Criteria, Judgement
+from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
+
+ERROR, IEEE, UNTOUCHED = "_rel_error", "_ieee_rel_error", "changed_untouched_slots"
+FIXED, RATIO = "numerics.fp32_max_rel_error", "numerics.max_ratio_to_ieee_fp32"
+ROUNDED, SLOTS = "numerics.bf16_max_rel_error", "numerics.max_changed_untouched_slots"
+
+
+class Miss(Record):
+    """One result that is outside its limit."""
+
+    block: Block
+    limit: float
+    key: str
+
+    @property
+    def factor(self) -> float:
+        """How many times the limit; a result that is not finite is worst."""
+        return float("inf") if self.block.value is None else self.block.value / max(self.limit, 1e-300)
+
+
+def judge_numerics(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
+    """Every regime and result of the candidate within its limit. An incumbent that fails is a fault of ours."""
+    ieee = {(b.workload, b.observable.removesuffix(IEEE)): b.value or 0.0 for b in evidence.blocks if _is_ieee(b)}
+    ours = misses(evidence, Arm.INCUMBENT, criteria, ieee)
+    if ours:
+        return Judgement.broken(f"numerics: the incumbent itself fails: {_describe(ours[0])}")
+    theirs = misses(evidence, Arm.CANDIDATE, criteria, ieee)
+    if theirs:
+        worst = max(theirs, key=lambda miss: miss.factor)
+        regimes = list(dict.fromkeys(miss.block.workload for miss in theirs))
+        reason = (
+            f"numerics: wrong results in {len(regimes)} of {len(_regimes(evidence))} regimes ({', '.join(regimes)}); "
+        )
+        reason += f"worst: {_describe(worst)}"
+        findings = tuple(_finding(evidence, _worst_of(theirs, regime)) for regime in regimes)
+        return Judgement.rejected(reason, criteria.cite(worst.key), findings)
+    closest = _closest(evidence, criteria, ieee)
+    passed = f"numerics: right in all {len(_regimes(evidence))} regimes"
+    if closest is None:
+        return Judgement.broken("numerics: no error of the candidate was observed")
+    return Judgement(
+        outcome=Outcome.PASSED if answers else None,
+        reason=f"{passed}; closest to its limit: {_describe(closest)}",
+        criterion=criteria.cite(closest.key),
+        findings=(_finding(evidence, closest),),
+    )
+
+
+def misses(evidence: Evidence, arm: Arm, criteria: Criteria, ieee: dict[tuple[str, str], float]) -> list[Miss]:
+    """Everything of one arm that is outside its limit, in the order of the evidence."""
+    found = [_limited(block, criteria, ieee) for block in evidence.blocks if block.arm is arm and not _is_ieee(block)]
+    return [m for m in found if m is not None and (m.block.value is None or m.block.value > m.limit)]
+
+
+def _limited(block: Block, criteria: Criteria, ieee: dict[tuple[str, str], float]) -> Miss | None:
+    """A block with its limit; None for an observable that no criterion speaks about."""
+    if block.observable == UNTOUCHED:
+        return Miss(block=block, limit=criteria.limit(SLOTS), key=SLOTS)
+    if not block.observable.endswith(ERROR):
+        return None
+    if block.part == "bfloat16":
+        return Miss(block=block, limit=criteria.limit(ROUNDED), key=ROUNDED)
+    scaled = criteria.limit(RATIO) * ieee.get((block.workload, block.observable.removesuffix(ERROR)), 0.0)
+    fixed = criteria.limit(FIXED)
+    return Miss(block=block, limit=max(fixed, scaled), key=FIXED if fixed >= scaled else RATIO)
+
+
+def _is_ieee(block: Block) -> bool:
+    return block.observable.endswith(IEEE)
+
+
+def _regimes(evidence: Evidence) -> list[str]:
+    return list(dict.fromkeys(block.workload for block in evidence.blocks))
+
+
+def _worst_of(found: list[Miss], regime: str) -> Miss:
+    return max((miss for miss in found if miss.block.workload == regime), key=lambda miss: miss.factor)
+
+
+def _closest(evidence: Evidence, criteria: Criteria, ieee: dict[tuple[str, str], float]) -> Miss | None:
+    limited = [_limited(b, criteria, ieee) for b in evidence.blocks if b.arm is Arm.CANDIDATE and not _is_ieee(b)]
+    errors = [m for m in limited if m is not None and m.block.observable != UNTOUCHED]
+    return max(errors, key=lambda miss: miss.factor, default=None)
+
+
+def _describe(miss: Miss) -> str:
+    value = "not finite" if miss.block.value is None else f"{miss.block.value:.2g}"
+    return f"{miss.block.observable} {value} in regime `{miss.block.workload}` (limit {miss.limit:.2g})"
+
+
+def _finding(evidence: Evidence, miss: Miss) -> Finding:
+    same = (miss.block.workload, miss.block.observable)
+    before = next(
+        (b.value for b in evidence.blocks if b.arm is Arm.INCUMBENT and (b.workload, b.observable) == same), None
+    )
+    after = miss.block.value
+    wrong = after is None or after > miss.limit
+    return Finding(
+        locus=Locus(kind=LocusKind.INPUT_CONDITION, name=miss.block.workload),
+        observable=miss.block.observable,
+        unit="1",
+        incumbent=before,
+        candidate=after,
+        delta=None if before is None or after is None else after - before,
+        status="unknown" if after is None and before is None else "measured",
+        implies=f"above the limit of {miss.limit:.2g}: the change alters the maths under this input condition"
+        if wrong
+        else f"within the limit of {miss.limit:.2g}",
+        next_test="compare gate, norm and state update with fp64 one by one in this regime" if wrong else None,
+    )
