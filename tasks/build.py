@@ -15,11 +15,16 @@ DEFAULT_ARCH = 90
 
 
 def build_kernel(
-    problem: Problem, candidate: KernelCandidate, hypothesis_id: str, *, arms: Sequence[Arm] = BOTH, arch: int = DEFAULT_ARCH
+    problem: Problem,
+    candidate: KernelCandidate,
+    hypothesis_id: str,
+    *,
+    arms: Sequence[Arm] = BOTH,
+    arch: int = DEFAULT_ARCH,
 ) -> Build:
     """Compile each arm for sm_<arch>. A candidate that does not compile gives a Build with a `failure`.
 
-    Raises Broken if the tools, the sandbox or the incumbent are at fault. `arms` without the incumbent builds one alone.
+    Raises Broken if the tools, the sandbox or the incumbent are at fault. `arms` may name the candidate alone.
     """
     started = time.monotonic()
     facts = environment(arch)

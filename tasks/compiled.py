@@ -33,7 +33,20 @@ class LaunchSite(Record):
     constexprs: dict[str, Scalar | None]
 
 
+class Argument(Record):
+    """What the machine code takes, in order: a pointer into a buffer (of `run`, or scratch), or a scalar."""
+
+    type: str
+    buffer: str | None = None
+    offset_bytes: Annotated[int, Field(ge=0)] = 0
+    value: Scalar | None = None
+
+
 class Launch(LaunchSite):
+    """All that a trusted process needs to launch it again. `scratch_bytes` sizes buffers the candidate allocates."""
+
+    arguments: tuple[Argument, ...]
+    scratch_bytes: dict[str, Annotated[int, Field(ge=0)]]
     cubin: Digest
     num_warps: Annotated[int, Field(ge=1, le=32)]
     num_stages: int

@@ -1,4 +1,4 @@
-"""The criteria of a kernel problem: limits that people own, each of which a verdict can cite by file, digest and key."""
+"""The criteria of a kernel problem: limits that people own; a verdict can cite each by file, digest and key."""
 
 from typing import Annotated
 

@@ -128,13 +128,18 @@ class Problem(_Part):
         return tuple(sizes[axis] for axis in tensor.shape)
 
     def arguments_of(self, workload: Timing) -> list[dict[str, Any]]:
-        """What `run` takes, in order, for the workers: name, shape, dtype and role of each tensor; value of each scalar.
+        """What `run` takes, in order, for the workers: name, shape, dtype and role of a tensor; value of a scalar.
 
         Roles: `step` has new values at each step, `fixed` is the same at all of them, `in_place` is handed on, `out`
         is written.
         """
         tensors = [
-            {"name": name, "shape": self.shape_of(x, workload), "dtype": self._dtype(x, workload), "role": self._role(name, x)}
+            {
+                "name": name,
+                "shape": self.shape_of(x, workload),
+                "dtype": self._dtype(x, workload),
+                "role": self._role(name, x),
+            }
             for name, x in {**self.definition.inputs, **self.definition.outputs}.items()
         ]
         return [*tensors, *({"name": name, "value": x.value} for name, x in self.definition.scalars.items())]

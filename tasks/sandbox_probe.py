@@ -24,7 +24,7 @@ _EXPECTED = {
 
 @functools.cache
 def sandbox_mode() -> str:
-    """The mode for the environment facts. Raises Broken if the sandbox cannot be set up or leaks; runs once per process."""
+    """The mode, for the environment facts; probed once per process. Raises Broken if it leaks or cannot start."""
     secret = secrets.token_hex(16)
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         stage, outside = Path(folder, "stage"), Path(folder, "outside")

@@ -42,7 +42,12 @@ def ptxas_version(path: Path) -> str:
     hint = "point TRITON_PTXAS_PATH to a ptxas that runs on this machine"
     try:
         done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_PTXAS_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_PTXAS_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Broken(f"ptxas `{path}` does not run: {error}", hint) from error
@@ -53,7 +58,7 @@ def ptxas_version(path: Path) -> str:
 
 
 def environment(arch: int) -> Environment:
-    """Versions, architecture, CPU and sandbox mode. Raises Broken if a compiler is missing or the sandbox does not hold."""
+    """Versions, architecture, CPU, sandbox mode. Raises Broken if a compiler is missing or the sandbox leaks."""
     facts = {
         "arch": f"sm_{arch}",
         "cpu": cpu_model(),
@@ -79,7 +84,9 @@ def _package_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError as error:
-        raise Broken(f"the package `{package}` is not installed", "install the orchestrator's requirements (make setup)") from error
+        raise Broken(
+            f"the package `{package}` is not installed", "install the orchestrator's requirements (make setup)"
+        ) from error
 
 
 def _executable(path: Path, hint: str) -> Path:

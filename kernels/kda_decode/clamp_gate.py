@@ -15,7 +15,7 @@ def kda_decode(
     q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound,
     K: tl.constexpr, V: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """One token of one head and BV rows of its state. Grid (V/BV, H, B); state [slots, H, V, K] fp32, updated in place."""
+    """One token of one head, BV rows of its state. Grid (V/BV, H, B); state [slots, H, V, K] fp32, updated in place."""
     head = tl.program_id(1)
     request = tl.program_id(2)
     heads = tl.num_programs(1)

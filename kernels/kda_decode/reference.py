@@ -7,7 +7,7 @@ import torch
 
 
 def step(q, k, v, a, b, A_log, dt_bias, state, state_index, scale, lower_bound, dtype=torch.float64):
-    """One token, computed in `dtype`. Shapes: definition.yaml. Returns (out [B, H, V], whole new state), both in `dtype`."""
+    """One token, computed in `dtype`. Shapes: definition.yaml. Returns (out [B, H, V], all slots of the new state)."""
     q, k, v, a, b, A_log, dt_bias, state = (x.to(dtype) for x in (q, k, v, a, b, A_log, dt_bias, state))
     slots = state_index.long()
     q = q / torch.sqrt((q * q).sum(-1, keepdim=True) + 1e-6) * scale

@@ -1,8 +1,10 @@
-"""Calls the candidate's `run` on empty CPU tensors under a driver that compiles for real and records instead of launching.
+"""Calls the candidate's `run` on empty CPU tensors under a driver that compiles for real and records launches.
 
-The JIT specialises exactly as it would on a GPU: same alignments, same integers, same constexprs. Writes each cubin under
-the sha256 of its bytes, and result.json: the launches of every workload, or the candidate's fault.
+The JIT specialises exactly as it would on a GPU: same alignments, same integers, same constexprs. Writes each cubin
+under the sha256 of its bytes, and result.json: the launches of every workload, or the candidate's fault.
 """
+
+# mypy: ignore-errors
 
 import hashlib
 import os
@@ -46,15 +48,38 @@ class RecordingDriver(DriverBase):
     def __init__(self, arch):
         self.target = GPUTarget("cuda", arch, THREADS_PER_WARP)
         self.utils = Binaries()
-        self.launches = []
+        self.start({})
         self.launcher_cls = self.launcher
+
+    def start(self, named):
+        """Forget earlier launches; `named` are the tensors that `run` is given."""
+        self.launches = []
+        self.names = {tensor.untyped_storage().data_ptr(): name for name, tensor in named.items()}
+        # Kept alive, so that no address is given out twice during a call.
+        self.alive = []
+
+    def buffer(self, tensor):
+        """Name of the memory behind a tensor: an argument of `run`, or scratch that the candidate allocated."""
+        storage = tensor.untyped_storage()
+        self.alive.append(tensor)
+        return self.names.setdefault(storage.data_ptr(), f"scratch_{len(self.names)}"), storage.nbytes()
+
+    def argument(self, kind, value):
+        if not kind.startswith("*"):
+            return {"type": kind, "value": worker.plain(value)}, None
+        name, size = self.buffer(value)
+        offset = value.data_ptr() - value.untyped_storage().data_ptr()
+        return {"type": kind, "buffer": name, "offset_bytes": offset}, (name, size)
 
     def launcher(self, source, metadata):
         kernel = source.fn
 
         def launch(x, y, z, stream, function, packed, launch_metadata, enter, leave, *arguments):
             values = dict(zip(kernel.arg_names, arguments, strict=True))
+            passed = [self.argument(kind, values[n]) for n, kind in source.signature.items() if kind != "constexpr"]
             self.launches.append({
+                "arguments": [described for described, _ in passed],
+                "scratch_bytes": dict(used for _, used in passed if used and used[0].startswith("scratch_")),
                 "kernel": kernel.fn.__name__, "source": worker.source_digest(kernel), "grid": [x, y, z],
                 "constexprs": {p.name: worker.plain(values[p.name]) for p in kernel.params if p.is_constexpr},
                 "cubin": function, "num_warps": metadata.num_warps, "num_stages": metadata.num_stages,
@@ -99,10 +124,9 @@ def record(request, recorder):
     entry = worker.load_entry(request["entry"])
     workloads = {}
     for call in request["calls"]:
-        recorder.launches = []
-        arguments = [
-            x["value"] if "value" in x else worker.make_tensor(x["shape"], x["dtype"]) for x in call["arguments"]
-        ]
+        tensors = {x["name"]: worker.make_tensor(x["shape"], x["dtype"]) for x in call["arguments"] if "shape" in x}
+        arguments = [x["value"] if "value" in x else tensors[x["name"]] for x in call["arguments"]]
+        recorder.start(tensors)
         with worker.WorkOutside() as watch:
             entry(*arguments, **request["launch"])
         watch.complain()

@@ -1,8 +1,10 @@
 """Runs the candidate in the Triton interpreter on given inputs: its results, and what it launched, to files.
 
-Inputs come from inputs.npz (`workload/name`, per-step inputs with a leading axis), results go to outputs.npz as float32.
-Outputs are filled with NaN before each call; a write to them from outside a kernel is a fault.
+Inputs come from inputs.npz (`workload/name`, per-step inputs with a leading axis), results go to outputs.npz as
+float32. Outputs are filled with NaN before each call; a write to them from outside a kernel is a fault.
 """
+
+# mypy: ignore-errors
 
 import os
 import sys
@@ -92,28 +94,43 @@ def run_step(entry, request, check, tensors, launches, watch):
             raise worker.CandidateFault(f"the input `{name}` was changed")
 
 
-def run_check(entry, request, check, stored, launches, watch):
-    """All steps of one regime. Returns (arrays by name, launches of the first step)."""
-    specs = {x["name"]: x for x in check["arguments"] if "shape" in x}
-    given = {
+def load_inputs(check, stored, specs):
+    """Every given tensor of a check, in the dtype of its argument."""
+    return {
         name: torch.from_numpy(stored[f"{check['workload']}/{name}"]).to(getattr(torch, x["dtype"]))
         for name, x in specs.items()
         if x["role"] != "out"
     }
+
+
+def step_tensors(given, specs, step):
+    """Fresh copies for one call; outputs hold NaN."""
+    tensors = {}
+    for name, x in specs.items():
+        if x["role"] == "out":
+            tensors[name] = torch.full(x["shape"], torch.nan, dtype=getattr(torch, x["dtype"]))
+        elif x["role"] != "in_place":
+            tensors[name] = (given[name][step] if x["role"] == "step" else given[name]).clone()
+    return tensors
+
+
+def run_check(entry, request, check, stored, launches, watch):
+    """All steps of one regime. Returns (arrays by name, launches of the first step or of one that differs from it)."""
+    specs = {x["name"]: x for x in check["arguments"] if "shape" in x}
+    given = load_inputs(check, stored, specs)
     kept = {name: given[name].clone() for name, x in specs.items() if x["role"] == "in_place"}
-    outputs, first = {name: [] for name, x in specs.items() if x["role"] == "out"}, []
+    outputs = {name: [] for name, x in specs.items() if x["role"] == "out"}
+    usual, shown = None, []
     for step in range(check["steps"]):
-        tensors = {n: (given[n][step] if x["role"] == "step" else given[n]).clone() for n, x in specs.items() if x["role"] in ("step", "fixed")}  # fmt: skip
-        tensors |= kept
-        tensors |= {name: torch.full(specs[name]["shape"], torch.nan, dtype=getattr(torch, specs[name]["dtype"])) for name in outputs}  # fmt: skip
+        tensors = step_tensors(given, specs, step) | kept
         run_step(entry, request, check, tensors, launches, watch)
-        first = first or launches.seen
+        usual = launches.seen if usual is None else usual
+        if not shown or launches.seen != usual:
+            shown = launches.seen
         for name, collected in outputs.items():
             collected.append(tensors[name].float().clone())
-    arrays = {name: torch.stack(x).numpy() for name, x in outputs.items()} | {
-        n: x.float().numpy() for n, x in kept.items()
-    }
-    return arrays, first
+    arrays = {name: torch.stack(x).numpy() for name, x in outputs.items()}
+    return arrays | {name: x.float().numpy() for name, x in kept.items()}, shown
 
 
 def main():

@@ -1,0 +1,128 @@
+"""Runs the reference and the interpreter in sandboxes of their own, and checks what they leave.
+
+The exact results exist only here and in the reference's process; a candidate's process gets the inputs.
+"""
+
+import io
+import zipfile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.errors import Broken
+from tasks.compiled import LaunchSite
+from tasks.problem import Check, Problem
+from tasks.records import KernelCandidate, Record, digest
+from tasks.staging import UntrustedResult, fault_of, staged
+
+Array = NDArray[Any]
+_SEED_BITS = 48
+
+
+class Answers(Record):
+    """result.json of the reference worker: error of IEEE fp32 by regime and result."""
+
+    nonce: str
+    ieee: dict[str, dict[str, float]]
+
+
+class Interpreted(Record):
+    """result.json of the interpret worker."""
+
+    nonce: str
+    self_test: str | None
+    fault: str | None
+    workloads: dict[str, tuple[LaunchSite, ...]]
+
+
+class Expected:
+    """Inputs as the file that every arm gets; exact results, which no candidate sees."""
+
+    def __init__(self, inputs: bytes, exact: dict[str, Array], ieee: dict[str, dict[str, float]]) -> None:
+        self.inputs = inputs
+        self.first = _arrays(inputs)
+        self.exact = exact
+        self.ieee = ieee
+
+
+class ArmResult:
+    """What one arm computed and launched, or its fault."""
+
+    def __init__(self, fault: str | None, arrays: dict[str, Array], sites: dict[str, tuple[LaunchSite, ...]]) -> None:
+        self.fault = fault
+        self.arrays = arrays
+        self.sites = sites
+
+
+def make_expected(problem: Problem, seed: int) -> Expected:
+    """Inputs and exact results of every check, computed in a process of their own. Raises Broken."""
+    checks = [
+        {**x.model_dump(mode="json", exclude_none=True), "axes": problem.axes_of(x), "seed": _check_seed(seed, x)}
+        for x in problem.workloads.checks
+    ]
+    request = {"checks": checks, "scalars": {name: x.value for name, x in problem.definition.scalars.items()}}
+    hint = "check the problem's reference.py; no candidate has run yet"
+    with staged({"reference.py": problem.reference}, request) as stage:
+        ending = stage.run("reference.py", problem.criteria.values.limits)
+        if ending.kind != "ok":
+            raise Broken(f"the reference of `{problem.name}` failed: {ending.reason}", hint)
+        try:
+            answers = stage.result(Answers)
+            return Expected(stage.read("inputs.npz"), _arrays(stage.read("expected.npz")), answers.ieee)
+        except UntrustedResult as error:
+            raise Broken(f"the reference of `{problem.name}` failed: {error}", hint) from error
+
+
+def _check_seed(seed: int, check: Check) -> int:
+    return int(digest([seed, check.name])[: _SEED_BITS // 4], 16)
+
+
+def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> ArmResult:
+    """Run all checks in the interpreter. Raises Broken if the interpreter fails its own test."""
+    limits = problem.criteria.values.limits
+    checks = [
+        {"workload": x.name, "steps": x.steps, "arguments": problem.arguments_of(x)} for x in problem.workloads.checks
+    ]
+    request = {"entry": "run", "launch": candidate.launch, "checks": checks}
+    with staged({"candidate.py": candidate.source, "inputs.npz": inputs}, request) as stage:
+        ending = stage.run("interpret.py", limits)
+        fault = fault_of(ending, None, limits)
+        try:
+            if fault is None:
+                result = stage.result(Interpreted)
+                if result.self_test is not None:
+                    raise Broken(
+                        f"the Triton interpreter cannot be trusted: {result.self_test}", "pin the Triton version"
+                    )
+                fault = fault_of(ending, result.fault, limits)
+            if fault is None:
+                arrays = _arrays(stage.read("outputs.npz"))
+                _check_arrays(problem, arrays, stage.nonce)
+                return ArmResult(None, arrays, result.workloads)
+        except UntrustedResult as error:
+            fault = str(error)
+    return ArmResult(fault, {}, {})
+
+
+def _arrays(content: bytes) -> dict[str, Array]:
+    """The arrays of an npz. Raises UntrustedResult; never unpickles."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (ValueError, OSError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        raise UntrustedResult(f"the arrays cannot be read: {error}") from None
+
+
+def _check_arrays(problem: Problem, arrays: dict[str, Array], nonce: str) -> None:
+    if str(arrays.pop("nonce", "")) != nonce:
+        raise UntrustedResult("outputs.npz does not carry the nonce of the request")
+    wanted = {
+        f"{check.name}/{x['name']}": ((check.steps, *x["shape"]) if x["role"] == "out" else tuple(x["shape"]))
+        for check in problem.workloads.checks
+        for x in problem.arguments_of(check)
+        if x.get("role") in ("out", "in_place")
+    }
+    found = {name: array.shape for name, array in arrays.items()}
+    if found != wanted or any(array.dtype != np.float32 for array in arrays.values()):
+        raise UntrustedResult("outputs.npz does not hold the results that were asked for")

@@ -1,0 +1,166 @@
+"""The `numerics` rung: are the results right, in every regime? Against fp64, beside the error of IEEE fp32.
+
+Three kinds of process: a trusted one makes inputs and answers, then each arm runs in the interpreter in a sandbox that
+holds only the inputs. The answers are compared here. Proof of engagement: each arm launched, interpreted, the same
+kernels with the same sources, grids and constexprs as when it was compiled, and no timed shape uses other ones.
+"""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from serving.errors import Broken
+from tasks.build import BOTH, built_arms
+from tasks.compiled import Compiled, LaunchSite
+from tasks.interpreted import ArmResult, Array, Expected, interpret, make_expected
+from tasks.problem import Check, Problem, Timing
+from tasks.records import Arm, Block, Build, Engagement, Evidence, KernelCandidate, Rung, digest
+
+SEED_BITS = 48
+
+
+def measure_numerics(
+    problem: Problem, candidate: KernelCandidate, build: Build, *, arms: Sequence[Arm] = BOTH
+) -> Evidence:
+    """Errors per arm and regime. Raises Broken if the incumbent fails to run, or the interpreter cannot be trusted."""
+    started = time.monotonic()
+    seed = seed_of(candidate)
+    compiled = built_arms(problem, candidate, build, arms)
+    expected = make_expected(problem, seed)
+    sources = {Arm.INCUMBENT: problem.incumbent, Arm.CANDIDATE: candidate}
+    with ThreadPoolExecutor(max_workers=len(sources)) as pool:
+        jobs = {arm: pool.submit(interpret, problem, sources[arm], expected.inputs) for arm in arms}
+        results = {arm: job.result() for arm, job in jobs.items()}
+    ours = results.get(Arm.INCUMBENT)
+    if ours is not None and ours.fault is not None:
+        raise Broken(
+            f"the incumbent of `{problem.name}` does not run in the interpreter: {ours.fault}", "repair the incumbent"
+        )
+    blocks: list[Block] = []
+    engagement: list[Engagement] = []
+    for arm, result in results.items():
+        if result.fault is None:
+            blocks += _blocks(problem, arm, result, expected, len(blocks))
+            engagement += _engagement(problem, arm, compiled[arm], result)
+    return Evidence(
+        subject=build.hypothesis_id,
+        rung=Rung.NUMERICS,
+        blocks=tuple(blocks),
+        engagement=tuple(engagement),
+        environment=build.environment,
+        evaluator_digest=problem.evaluator_digest,
+        seed=seed,
+        wall_s=time.monotonic() - started,
+        candidate_fault=_fault(problem, compiled[Arm.CANDIDATE], results[Arm.CANDIDATE])
+        if Arm.CANDIDATE in results
+        else None,
+    )
+
+
+def seed_of(candidate: KernelCandidate) -> int:
+    """Reproducible from the source, and changed by any edit of it: a source cannot hold answers for its own seed."""
+    return int(digest([digest(candidate.source), "inputs"])[: SEED_BITS // 4], 16)
+
+
+def _blocks(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, first: int) -> list[Block]:
+    """Errors of each result, whose dtype is the `part`, and what happened to slots that no request used."""
+    found: list[Block] = []
+
+    def note(observable: str, check: Check, value: float | None, part: str | None, reason: str | None = None) -> None:
+        block = Block(
+            arm=arm, observable=observable, unit="1", workload=check.name, value=value,
+            order=first + len(found), part=part, reason=reason,
+        )  # fmt: skip
+        found.append(block)
+
+    for check in problem.workloads.checks:
+        used = expected.first[f"{check.name}/state_index"]
+        for name, ieee in expected.ieee[check.name].items():
+            ours, exact = result.arrays[f"{check.name}/{name}"], expected.exact[f"{check.name}/{name}"]
+            if name == "state":
+                ours, exact = ours[used], exact[used]
+            error = relative_error(ours, exact)
+            part = check.activation if name == "out" else "float32"
+            note(f"{name}_rel_error", check, error, part, None if error is not None else "not finite")
+            note(f"{name}_ieee_rel_error", check, ieee, part)
+        note("changed_untouched_slots", check, changed_slots(check.name, result.arrays, expected.first), None)
+    return found
+
+
+def relative_error(found: Array, exact: Array) -> float | None:
+    """Relative Frobenius error over all steps and elements; None if anything is not finite."""
+    if not np.isfinite(found).all():
+        return None
+    return float(np.linalg.norm((found.astype(np.float64) - exact).ravel()) / np.linalg.norm(exact.ravel()))
+
+
+def changed_slots(check: str, arrays: dict[str, Array], first: dict[str, Array]) -> float:
+    """How many slots of the pool that no request used are not bit-equal to what they were."""
+    before, after = first[f"{check}/state"], arrays[f"{check}/state"]
+    unused = np.setdiff1d(np.arange(len(before)), first[f"{check}/state_index"])
+    return float(sum(before[slot].tobytes() != after[slot].tobytes() for slot in unused))
+
+
+def _fault(problem: Problem, compiled: Compiled, result: ArmResult) -> str | None:
+    """What the candidate did wrong, beyond wrong numbers: the code that was checked has to be the code that would run."""
+    if result.fault is not None:
+        return result.fault
+    for check in problem.workloads.checks:
+        expected, seen = _sites(compiled, check), result.sites.get(check.name, ())
+        if expected != seen:
+            return (
+                f"it launches other kernels when interpreted than when compiled: at {check.name} `{_describe(seen)}` "
+                f"instead of `{_describe(expected)}`"
+            )
+    unseen = unchecked(problem, compiled)
+    return f"its results are unknown: {unseen} runs at production shapes and at no checked one" if unseen else None
+
+
+def unchecked(problem: Problem, compiled: Compiled) -> str | None:
+    """A kernel, or a variant of one by constexprs, that a timing workload launches and no check does; None if none.
+
+    A constexpr that holds the size of the same axis on both sides is no variant.
+    """
+    checked = [(x, check) for check in problem.workloads.checks for x in _sites(compiled, check)]
+    for workload in problem.workloads.timings:
+        for site in _sites(compiled, workload):
+            if not any(_same_variant(site, problem.axes_of(workload), x, problem.axes_of(w)) for x, w in checked):
+                values = ", ".join(f"{name}={value}" for name, value in site.constexprs.items())
+                return f"kernel `{site.kernel}` with {values or 'this source'} (at {workload.name})"
+    return None
+
+
+def _same_variant(site: LaunchSite, axes: dict[str, int], other: LaunchSite, other_axes: dict[str, int]) -> bool:
+    if (site.kernel, site.source, set(site.constexprs)) != (other.kernel, other.source, set(other.constexprs)):
+        return False
+    return all(
+        value == other.constexprs[name]
+        or any(value == axes[axis] and other.constexprs[name] == other_axes[axis] for axis in axes)
+        for name, value in site.constexprs.items()
+    )
+
+
+def _sites(compiled: Compiled, workload: Timing) -> tuple[LaunchSite, ...]:
+    return tuple(launch.site for launch in compiled.workloads[workload.name])
+
+
+def _engagement(problem: Problem, arm: Arm, compiled: Compiled, result: ArmResult) -> list[Engagement]:
+    return [
+        Engagement(
+            arm=arm,
+            what=f"launches at {check.name}, compiled and interpreted",
+            expected=_describe(_sites(compiled, check)),
+            seen=_describe(result.sites.get(check.name, ())),
+        )
+        for check in problem.workloads.checks
+    ]
+
+
+def _describe(sites: tuple[LaunchSite, ...]) -> str:
+    """Kernel and grid of each launch for the reader, and a digest of everything."""
+    if not sites:
+        return "no launch"
+    shown = " ".join(f"{x.kernel}{list(x.grid)}" for x in sites)
+    return f"{shown} {digest([x.model_dump(mode='json') for x in sites])[:16]}"
