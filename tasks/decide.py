@@ -7,7 +7,8 @@ verdict. The order of the questions is the order of trust: did it run, was it th
 from collections.abc import Callable
 
 from tasks.judge_numerics import judge_numerics
-from tasks.judge_paired import judge_microbench, judge_service
+from tasks.judge_microbench import judge_microbench
+from tasks.judge_service import judge_service
 from tasks.judge_static import judge_static
 from tasks.judgement import Criteria, Judgement
 from tasks.records import Evidence, Experiment, Outcome, Rung, Step, Verdict

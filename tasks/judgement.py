@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from tasks.records import Criterion, Finding, Interval, Outcome, Record, Scalar
+from tasks.records import Criterion, Finding, Interval, Outcome, Record
 
 
 class Criteria(Protocol):
@@ -10,6 +10,10 @@ class Criteria(Protocol):
 
     def limit(self, key: str) -> float:
         """The number under a dotted key. Raises KeyError for a key that the file does not have."""
+        ...
+
+    def keys(self, group: str) -> tuple[str, ...]:
+        """The dotted keys under a group, such as every veto. Raises KeyError."""
         ...
 
     def cite(self, key: str) -> Criterion:
@@ -39,7 +43,3 @@ class Judgement(Record):
     @classmethod
     def broken(cls, reason: str) -> "Judgement":
         return cls(outcome=Outcome.BROKEN, reason=reason)
-
-
-def value_of(criteria: Criteria, key: str) -> Scalar | None:
-    return criteria.cite(key).value

@@ -1,0 +1,132 @@
+"""Does the deployed stack improve under traffic? First whether the run can be trusted, then quality, then the metrics."""
+
+from serving.observables import OBSERVABLES
+from tasks.judgement import Criteria, Judgement
+from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of
+from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Outcome
+
+DRIFT, FLOOR, FAILED, LAG = "logprob_drift", "logprob_floor", "failed_pct", "send_lag_p95_ms"
+LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms", "server_decode_ms")
+
+
+def judge_service(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
+    """PASSED needs the whole interval of the primary observable and of every veto on the right side of its limit."""
+    distrusted = _trust(evidence, criteria) or _quality(evidence, criteria)
+    if distrusted is not None:
+        return distrusted
+    alpha = 1 - criteria.limit("confidence")
+    vetoes = {key.removeprefix("vetoes."): criteria.limit(key) for key in criteria.keys("vetoes")}
+    primary = str(criteria.cite("primary").value)
+    workload = next(b.workload for b in evidence.blocks if b.observable == primary)
+    main = compare(evidence.blocks, primary, workload, alpha)
+    watched = {name: compare(evidence.blocks, name, workload, alpha / len(vetoes)) for name in vetoes}
+    wanted = criteria.limit("smallest_effect_of_interest_pct")
+    gain = against_gain(main.interval, wanted, _lower(primary))
+    lost = {name: against_veto(found.interval, vetoes[name], _lower(name)) for name, found in watched.items()}
+    vetoed = [name for name, outcome in lost.items() if outcome is Outcome.REJECTED]
+    open_vetoes = [name for name, outcome in lost.items() if outcome is Outcome.INCONCLUSIVE]
+    if vetoed:
+        outcome, key, reason = Outcome.REJECTED, f"vetoes.{vetoed[0]}", f"`{vetoed[0]}` regresses past its limit"
+    elif gain is Outcome.REJECTED:
+        outcome, key = Outcome.REJECTED, "smallest_effect_of_interest_pct"
+        reason = f"`{primary}` is not better by the smallest effect of interest, {wanted:g} %"
+    elif gain is Outcome.PASSED and not open_vetoes:
+        outcome, key = Outcome.PASSED, "smallest_effect_of_interest_pct"
+        reason = f"`{primary}` is better by at least {wanted:g} %, and no watched observable regresses past its limit"
+    else:
+        outcome, key = Outcome.INCONCLUSIVE, "smallest_effect_of_interest_pct"
+        undecided = [*([primary] if gain is Outcome.INCONCLUSIVE else []), *open_vetoes]
+        reason = "the pairs do not decide " + ", ".join(f"`{name}`" for name in undecided)
+    compared = [main, *watched.values()]
+    return Judgement(
+        outcome=outcome,
+        reason=f"service: {reason}; {_shown(main)}",
+        criterion=criteria.cite(key),
+        intervals=tuple(c.interval for c in compared if c.interval is not None),
+        findings=_findings(evidence, primary, tuple(vetoes)),
+    )
+
+
+def _lower(observable: str) -> bool:
+    return OBSERVABLES[observable].better == "down"
+
+
+def _shown(main: Comparison) -> str:
+    if main.interval is None:
+        return f"{main.observable}: {main.reason}"
+    i = main.interval
+    return f"{i.observable} {i.estimate:+.1f} % [{i.low:+.1f}, {i.high:+.1f}] over {i.blocks} pairs"
+
+
+def _trust(evidence: Evidence, criteria: Criteria) -> Judgement | None:
+    """Failed requests and a client that was late: such a run is no measurement."""
+    limit = criteria.limit("error_limit_pct")
+    ours, theirs = (mean_of(evidence.blocks, FAILED, arm) for arm in (Arm.INCUMBENT, Arm.CANDIDATE))
+    if ours is None or theirs is None:
+        return Judgement.broken("service: the share of failed requests is not known")
+    if ours > limit:
+        return Judgement.broken(f"service: {ours:.1f} % of the incumbent's requests failed (limit {limit:g} %)")
+    if theirs > limit:
+        finding = _finding(
+            evidence, FAILED, LocusKind.ENGINE_ARGUMENT, _edited(evidence), "requests fail under the edit"
+        )
+        reason = f"service: {theirs:.1f} % of the candidate's requests failed (limit {limit:g} %)"
+        return Judgement.rejected(reason, criteria.cite("error_limit_pct"), (finding,))
+    late = max((b.value or 0.0 for b in evidence.blocks if b.observable == LAG), default=0.0)
+    if late > criteria.limit("greatest_send_lag_ms"):
+        return Judgement.broken(f"service: the client was late by {late:.0f} ms: the load generator is the bottleneck")
+    return None
+
+
+def _quality(evidence: Evidence, criteria: Criteria) -> Judgement | None:
+    """Teacher-forced log-probabilities on the same tokens; what the incumbent does against itself is the floor."""
+    key = "guard.greatest_logprob_drift"
+    drifts = [b for b in evidence.blocks if b.observable == DRIFT]
+    floors = [b.value for b in evidence.blocks if b.observable == FLOOR and b.value is not None]
+    if not drifts or not floors:
+        return Judgement.broken("service: log-probabilities of the arms were not compared")
+    limit = max(criteria.limit(key), max(floors))
+    worst = max(drifts, key=lambda b: float("inf") if b.value is None else b.value)
+    if worst.value is not None and worst.value <= limit:
+        return None
+    shown = "not finite" if worst.value is None else f"{worst.value:.3g} nats"
+    finding = Finding(
+        locus=Locus(kind=LocusKind.INPUT_CONDITION, name=worst.workload),
+        observable=DRIFT,
+        unit="nats",
+        incumbent=max(floors),
+        candidate=worst.value,
+        delta=None if worst.value is None else worst.value - max(floors),
+        status="measured",
+        implies="the edit changes what the model says, so its speed is not judged",
+        next_test="dump both arms' layers on this prompt and find the first that differs",
+    )
+    reason = f"service: log-probabilities drift by {shown} at {worst.workload} (limit {limit:.3g})"
+    return Judgement.rejected(reason, criteria.cite(key), (finding,))
+
+
+def _edited(evidence: Evidence) -> str:
+    return next((proof.what for proof in evidence.engagement if proof.arm is Arm.CANDIDATE), "the edit")
+
+
+def _findings(evidence: Evidence, primary: str, vetoes: tuple[str, ...]) -> tuple[Finding, ...]:
+    edited = _edited(evidence)
+    implies = "mean over blocks; the interval of the paired ratio decides"
+    found = [_finding(evidence, name, LocusKind.ENGINE_ARGUMENT, edited, implies) for name in (primary, *vetoes)]
+    where = "where the server spends a request's time; the four layers add up to its end-to-end time"
+    layers = [_finding(evidence, name, LocusKind.INTERVAL, name.removesuffix("_ms"), where) for name in LAYERS]
+    return (*found, *layers)
+
+
+def _finding(evidence: Evidence, observable: str, kind: LocusKind, name: str, implies: str) -> Finding:
+    before, after = (mean_of(evidence.blocks, observable, arm) for arm in (Arm.INCUMBENT, Arm.CANDIDATE))
+    return Finding(
+        locus=Locus(kind=kind, name=name),
+        observable=observable,
+        unit=OBSERVABLES[observable].unit,
+        incumbent=before,
+        candidate=after,
+        delta=None if before is None or after is None else after - before,
+        status="unknown" if before is None or after is None else "measured",
+        implies=implies,
+    )
