@@ -1,0 +1,141 @@
+"""Kernel sources to judge: honest ones in odd styles, and adversaries with the fault that each must be named for."""
+
+from tasks.problem import KERNELS
+from tasks.records import KernelCandidate
+
+INCUMBENT = (KERNELS / "kda_decode" / "incumbent.py").read_text()
+SIGNATURE = "def run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch):\n"
+_KERNEL, _RUN = INCUMBENT[: INCUMBENT.index("def run(")], INCUMBENT[INCUMBENT.index("def run(") :]
+# The incumbent under the name `launch_all`, so that a `run` of another kind can be written around it.
+HONEST = _KERNEL + _RUN.replace("def run(", "def launch_all(")
+ALL = "launch_all(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound)"
+
+
+def candidate(source: str, **launch: int) -> KernelCandidate:
+    return KernelCandidate(source_name="candidate.py", source=source, launch=dict(launch))
+
+
+def catalogue(name: str) -> KernelCandidate:
+    """A source of kernels/kda_decode."""
+    return candidate((KERNELS / "kda_decode" / f"{name}.py").read_text())
+
+
+def around(body: str, before: str = "") -> str:
+    """The incumbent's kernel with a `run` whose body is `body`; `{ALL}` launches it as it should be."""
+    lines = body.format(ALL=ALL).strip("\n").splitlines()
+    return HONEST + "\n\n" + before + "\n" + SIGNATURE + "".join(f"    {line}\n" for line in lines)
+
+
+def other_kernel(old: str, new: str) -> str:
+    """The incumbent with one piece of its text replaced."""
+    assert old in INCUMBENT
+    return INCUMBENT.replace(old, new)
+
+
+# name -> (source, words that the fault must hold)
+DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
+    "returns without launching": (SIGNATURE + "    return out\n", "returned without launching a kernel"),
+    "multiplies in torch": (around("{ALL}\nout.mul_(1.0)"), "work outside the kernels: aten.mul_"),
+    "zeroes in torch": (around("out.zero_()\n{ALL}"), "work outside the kernels: aten.zero_"),
+    "reads a forbidden path": (around("{ALL}\nopen('/etc/passwd').read()"), "No such file or directory: '/etc/passwd'"),
+    "writes outside its folder": (around("{ALL}\nopen('/usr/lib/x', 'w')"), "Read-only file system"),
+    "opens a socket": (
+        around("{ALL}\nimport socket\nsocket.create_connection(('192.0.2.1', 80), 2)"),
+        "Network is unreachable",
+    ),
+    "asks for a device": (around("{ALL}\nq.to('cuda')"), "Torch not compiled with CUDA"),
+    "ends with a status": (around("import os\nos._exit(3)"), "ended with status 3"),
+    "ends as if all were well": (around("import os\nos._exit(0)"), "without leaving `result.json`"),
+    "dies of a segmentation fault": (around("import ctypes\nctypes.string_at(0)"), "SIGSEGV"),
+    "does not compile": (
+        other_kernel("tl.load(b + row)", "tl.load(b + row + no_such_name)"),
+        "no_such_name is not defined",
+    ),
+    "has mismatched shapes": (other_kernel("update[:, None] * key[None, :]", "update + key"), "ompatible"),
+    "has a syntax error": (INCUMBENT + "\ndef broken(:\n", "SyntaxError: invalid syntax (line"),
+    "has no run": (_KERNEL, "defines no function `run`"),
+    "has a run of another signature": ("def run(x):\n    pass\n", "TypeError: run() takes 1 positional argument"),
+    "tunes itself by timing": (
+        "import triton\n" + other_kernel(
+            "@triton.jit",
+            "@triton.autotune([triton.Config({}, num_warps=w) for w in (1, 2)], key=[])\n@triton.jit",
+        ).replace("num_warps=num_warps, num_stages=num_stages,", ""),
+        "tunes itself by timing",
+    ),
+    "leaves a link as its result": (
+        around("import os\nos.symlink('/etc/hostname', '/stage/result.json')\nos._exit(0)"), "left a link"),
+    "forges a result": (
+        around("import os\nopen('/stage/result.json', 'w').write('{{\"nonce\": \"0\", \"fault\": null, \"workloads\": {{}}}}')\n"
+               "os._exit(0)"), "does not carry the nonce"),
+}  # fmt: skip
+
+# name -> (source, words that the fault must hold): these compile, and are found out when they run.
+RUN_WRONG: dict[str, tuple[str, str]] = {
+    "launches another kernel when interpreted": (
+        around(
+            "import os\nif os.environ.get('TRITON_INTERPRET'):\n    {ALL}\nelse:\n"
+            "    nothing[(1,)](out)",
+            "@triton.jit\ndef nothing(x):\n    tl.store(x, 0.0)\n",
+        ),
+        "launches other kernels when interpreted",
+    ),
+    "swaps a device function when interpreted": (
+        "import os\n" + other_kernel(
+            "EPS = tl.constexpr(1e-6)",
+            "EPS = tl.constexpr(1e-6 if os.environ.get('TRITON_INTERPRET') else 1.0)",
+        ),
+        "launches other kernels when interpreted",
+    ),
+    "writes its results from torch when interpreted": (
+        around(
+            "import os\nimport torch\n{ALL}\n"
+            "if os.environ.get('TRITON_INTERPRET') and out.dtype == torch.float32:\n    out.numpy()[:] = 0",
+        ),
+        "`out` was written outside the kernels",
+    ),
+    "computes in torch when interpreted": (
+        around("import os\n{ALL}\nif os.environ.get('TRITON_INTERPRET'):\n    out.add_(1)"), "written outside the kernels"),
+    "changes an input": (
+        other_kernel("    tl.store(tile, memory)", "    tl.store(tile, memory)\n    tl.store(q + row * K + cols, cols * 0.0)"),
+        "the input `q` was changed",
+    ),
+    "uses another kernel at large batches": (
+        around("if q.shape[0] >= 8:\n    nothing[(1,)](out)\nelse:\n    {ALL}",
+               "@triton.jit\ndef nothing(x):\n    tl.store(x, 0.0)\n"),
+        "kernel `nothing` with this source",
+    ),
+    "uses another variant at large batches": (
+        around("launch_all(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound,\n"
+               "    BV=64 if q.shape[0] >= 8 else 32)"),
+        "kernel `kda_decode` with K=128, V=128, BV=64",
+    ),
+    "fails when interpreted": (around("import os\nassert 'TRITON_INTERPRET' not in os.environ\n{ALL}"), "AssertionError"),
+}  # fmt: skip
+
+# name -> source: these run, and their numbers are wrong.
+COMPUTE_WRONG: dict[str, str] = {
+    "writes nothing": other_kernel("tl.store(out + row", "tl.load(out + row").replace(
+        "tl.sum(memory * query[None, :], axis=1).to(out.dtype.element_ty))", ")"
+    ),
+    "writes a constant": other_kernel("tl.sum(memory * query[None, :], axis=1).to(", "(rows * 0.0 + 1.0).to("),
+    "ignores the state": other_kernel("tl.load(tile) *", "0.0 *"),
+    "forgets to store the state": other_kernel("    tl.store(tile, memory)\n", ""),
+    "returns its input": other_kernel("tl.sum(memory * query[None, :], axis=1).to(", "value.to("),
+    "puts eps outside the root": other_kernel(
+        "tl.sqrt(tl.sum(key * key, axis=0) + EPS)", "(tl.sqrt(tl.sum(key * key, axis=0)) + EPS)"
+    ),
+}
+
+ODD_BUT_HONEST: dict[str, str] = {
+    "views and scratch memory": around(
+        "scratch = torch.empty_like(out)\n"
+        "flat = q.view(-1).view(q.shape)\n"
+        "launch_all(flat, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound)\nreturn scratch",
+        "import torch\n",
+    ),
+    "a grid that is a function": other_kernel(
+        "kda_decode[(V // BV, heads, requests)]", 'kda_decode[lambda meta: (meta["V"] // meta["BV"], heads, requests)]'
+    ),
+    "a class with constants": around("Runner.launch(launch_all)\n{ALL}", (
+        "class Runner:\n    tile = 32\n    @staticmethod\n    def launch(f):\n        return f.__name__\n")),
+}  # fmt: skip

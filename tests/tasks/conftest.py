@@ -1,0 +1,61 @@
+"""Kernel problems that are small enough to judge often, and a build cache that the tests of one run share."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from serving.errors import Broken
+from tasks.problem import KERNELS, Problem, load_problem
+from tasks.sandbox_probe import sandbox_mode
+
+MakeProblem = Callable[..., Problem]
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> str:
+    try:
+        return sandbox_mode()
+    except Broken as fault:
+        pytest.skip(f"no sandbox on this machine ({fault.message}); check with: bwrap --unshare-all --ro-bind / / true")
+
+
+@pytest.fixture
+def shared_builds(
+    sandbox: str, own_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Builds are kept by content, so sharing them makes no test depend on another."""
+    folder = tmp_path_factory.getbasetemp() / "shared-home"
+    monkeypatch.setenv("INFRA_AGENT_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_problem(tmp_path_factory: pytest.TempPathFactory) -> MakeProblem:
+    """kda_decode with few checks and timings; keyword arguments change its limits."""
+
+    def make(
+        checks: tuple[str, ...] = ("default_fp32",), timings: tuple[str, ...] = ("tp8_b1", "tp8_b8"), **limits: int
+    ) -> Problem:
+        folder = tmp_path_factory.mktemp("problem") / "kda_decode"
+        folder.mkdir()
+        for name in ("definition.yaml", "reference.py", "incumbent.py"):
+            shutil.copy(KERNELS / "kda_decode" / name, folder)
+        workloads = json.loads((KERNELS / "kda_decode" / "workloads.json").read_text())
+        workloads["checks"] = [{**x, "steps": 2} for x in workloads["checks"] if x["name"] in checks]
+        workloads["timings"] = [x for x in workloads["timings"] if x["name"] in timings]
+        (folder / "workloads.json").write_text(json.dumps(workloads))
+        criteria = yaml.safe_load((KERNELS / "kda_decode" / "criteria.yaml").read_text())
+        criteria["limits"] |= {"cpu_s": 60, "wall_s": 200} | limits
+        (folder / "criteria.yaml").write_text(yaml.safe_dump(criteria))
+        return load_problem(folder)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny(make_problem: MakeProblem) -> Problem:
+    return make_problem()
