@@ -15,7 +15,7 @@ import httpx
 
 from serving.checkpoint import Checkpoint, checkpoint
 from serving.engine_env import engine, process_environment
-from serving.errors import Broken
+from serving.errors import BadInput, Broken
 from serving.process import EngineProcess, start, stop
 from serving.stack import StackSpec
 
@@ -99,7 +99,7 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
 def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path) -> EngineProcess:
     role = spec.roles["server"]
     if role.count != 1:
-        raise Broken(
+        raise BadInput(
             f"`roles.server.count` is `{role.count}`: one server is all that can be started now", "set it to 1"
         )
     own = ["--model-path", str(model.folder), "--host", "127.0.0.1", "--port", str(role.port)]

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from serving.documents import read_document
 from serving.observables import OBSERVABLES
-from serving.yaml_file import read_model
 
 Count = Annotated[int, Field(ge=1)]
 Percent = Annotated[float, Field(ge=0)]
@@ -98,6 +98,7 @@ class Scenario(Part):
     smallest_effect_of_interest_pct: Annotated[float, Field(gt=0)]
     vetoes: dict[str, Percent]
     error_limit_pct: Percent
+    greatest_send_lag_ms: Milliseconds
     confidence: Annotated[float, Field(gt=0.5, lt=1)]
     budget_s: Annotated[float, Field(gt=0)]
 
@@ -119,4 +120,4 @@ class Scenario(Part):
 
 def load_scenario(path: Path) -> Scenario:
     """Raises BadInput, naming the field, for a file that is not a scenario."""
-    return read_model(path, Scenario)
+    return read_document(path, Scenario)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from serving.documents import read_document, validate
 from serving.errors import BadInput
-from serving.yaml_file import describe, fields, read_model
 
 Scalar = bool | int | float | str
 Role = Literal["server"]
@@ -83,7 +83,7 @@ class StackSpec(BaseModel):
 
 def load_stack(path: Path) -> StackSpec:
     """Raises BadInput, naming the field, for a file that is not a stack."""
-    return read_model(path, StackSpec)
+    return read_document(path, StackSpec)
 
 
 def apply_edit(spec: StackSpec, changes: Mapping[str, RoleChange]) -> StackSpec:
@@ -102,10 +102,7 @@ def apply_edit(spec: StackSpec, changes: Mapping[str, RoleChange]) -> StackSpec:
             "environment": _patched(current.environment, change.environment),
             "port": current.port,
         }
-    try:
-        return StackSpec.model_validate({**spec.model_dump(), "roles": edited})
-    except ValidationError as error:
-        raise BadInput(f"the edited stack does not fit: {describe(error)}", f"correct {fields(error)}") from error
+    return validate({**spec.model_dump(), "roles": edited}, StackSpec, f"{spec.name} with the edit")
 
 
 def _patched(current: Mapping[str, object], change: Mapping[str, object | None]) -> dict[str, object]:

@@ -1,0 +1,97 @@
+"""Do two servers compute the same? Teacher-forced log-probabilities of the same tokens: no early difference spreads."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from serving.errors import Broken
+from serving.scenario import Guard, Span
+
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One prompt. `drift`: largest absolute difference of a log-probability between the arms, in nats.
+
+    `floor` is the same between two calls of the incumbent. `drift` is None, with a reason, if the candidate gave none.
+    """
+
+    prompt_tokens: int
+    floor: float
+    drift: float | None
+    greedy_mismatches: int
+    reason: str | None = None
+
+
+def probe(incumbent: str, candidate: str, guard: Guard, token_ids: Span, seed: int) -> tuple[Probe, ...]:
+    """Both servers by base URL. Raises Broken when one does not answer or the incumbent's numbers are not finite."""
+    return tuple(
+        _probe(incumbent, candidate, _prompt(length, token_ids, seed), guard.greedy_tokens)
+        for length in guard.prompt_tokens
+    )
+
+
+def _prompt(length: int, token_ids: Span, seed: int) -> list[int]:
+    return random.Random(f"guard:{seed}:{length}").choices(range(token_ids.low, token_ids.high + 1), k=length)
+
+
+def _probe(incumbent: str, candidate: str, prompt: list[int], greedy_tokens: int) -> Probe:
+    ours, theirs = (_greedy(url, prompt, greedy_tokens) for url in (incumbent, candidate))
+    forced = prompt + ours
+    first, again, other = (_logprobs(url, forced) for url in (incumbent, incumbent, candidate))
+    floor = largest_difference(first, again)
+    if floor is None:
+        raise Broken(
+            f"the incumbent gives log-probabilities that are not finite for {len(prompt)} prompt tokens",
+            "the incumbent must be sound before anything is compared with it",
+        )
+    drift = largest_difference(first, other)
+    return Probe(
+        prompt_tokens=len(prompt),
+        floor=floor,
+        drift=drift,
+        greedy_mismatches=sum(a != b for a, b in zip(ours, theirs, strict=True)),
+        reason=None if drift is not None else "the candidate's log-probabilities are missing or not finite",
+    )
+
+
+def largest_difference(first: Sequence[float | None], second: Sequence[float | None]) -> float | None:
+    """In the unit of the values; None if the lengths differ, nothing is there, or a value is absent or not finite."""
+    if len(first) != len(second) or not first:
+        return None
+    largest = 0.0
+    for a, b in zip(first, second, strict=True):
+        if a is None or b is None or not (math.isfinite(a) and math.isfinite(b)):
+            return None
+        largest = max(largest, abs(a - b))
+    return largest
+
+
+def _greedy(url: str, prompt: list[int], count: int) -> list[int]:
+    tokens = [int(t) for t in _generate(url, prompt, count)["output_ids"]]
+    if len(tokens) != count:
+        raise Broken(f"`{url}` answered `{len(tokens)}` tokens instead of `{count}`", "see the server's log")
+    return tokens
+
+
+def _logprobs(url: str, tokens: list[int]) -> list[float | None]:
+    """Of each token after the first, given those before it."""
+    answer = _generate(url, tokens, 1, return_logprob=True, logprob_start_len=0)
+    return [entry[0] for entry in answer["meta_info"]["input_token_logprobs"][1:]]
+
+
+def _generate(url: str, tokens: list[int], count: int, **options: object) -> dict[str, Any]:
+    sampling = {"max_new_tokens": count, "temperature": 0, "ignore_eos": True}
+    body = {"input_ids": tokens, "sampling_params": sampling, **options}
+    try:
+        answer = httpx.post(f"{url}/generate", json=body, timeout=TIMEOUT_S, trust_env=False).raise_for_status().json()
+    except httpx.HTTPError as error:
+        raise Broken(f"`{url}/generate`: {type(error).__name__}: {error}", "see the server's log") from error
+    if not isinstance(answer, dict):
+        raise Broken(f"`{url}/generate` did not answer with an object", "is this an SGLang server?")
+    return answer

@@ -1,0 +1,150 @@
+"""The two arms of a stack edit: made from the hypothesis, checked before the run, and told apart while they run."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving import engagement
+from serving.arguments import check_arguments
+from serving.engine_env import engine
+from serving.errors import BadInput, Broken
+from serving.launch import Server
+from serving.scenario import Scenario, load_scenario
+from serving.stack import StackSpec, apply_edit, load_stack
+from tasks.artifacts import keep_json
+from tasks.records import Arm, Build, Engagement, Environment, Hypothesis, StackEdit, StackTarget
+
+CANDIDATE_PORT_OFFSET = 1
+
+
+@dataclass(frozen=True)
+class Arms:
+    edit: StackEdit
+    incumbent: StackSpec
+    candidate: StackSpec
+    scenario: Scenario
+
+
+@dataclass(frozen=True)
+class Proof:
+    """`fault`: why the edit is none, or None."""
+
+    engagement: tuple[Engagement, ...]
+    fault: str | None
+
+
+def arms_of(hypothesis: Hypothesis) -> Arms:
+    """Reads the files of the hypothesis. Raises BadInput if they or the edit do not fit, or the stack has changed."""
+    target, edit = hypothesis.target, hypothesis.change
+    if not isinstance(edit, StackEdit) or not isinstance(target, StackTarget):
+        raise BadInput(f"`change.kind` is `{edit.kind}`", "the service rung tests a `stack_edit` of a stack")
+    stack = load_stack(Path(target.stack))
+    if stack.digest != target.incumbent_digest:
+        raise BadInput(
+            f"`{target.stack}` is no longer the stack that this hypothesis is about",
+            "load the hypothesis again, so that it takes the stack as it is now",
+        )
+    candidate = apply_edit(stack, edit.roles)
+    candidate = candidate.on_port("server", stack.roles["server"].port + CANDIDATE_PORT_OFFSET)
+    return Arms(edit, stack, candidate, load_scenario(Path(target.scenario)))
+
+
+def check_edit(hypothesis: Hypothesis) -> None:
+    """Raises BadInput for a stack or an edit with an option or value that SGLang would not take; other kinds pass."""
+    if isinstance(hypothesis.change, StackEdit):
+        arms = arms_of(hypothesis)
+        check_arguments(arms.incumbent)
+        check_arguments(arms.candidate)
+
+
+def build_stack(hypothesis: Hypothesis) -> Build:
+    """The edited stack, kept as a file. An edit that SGLang would not take is a Build with a `failure`.
+
+    Raises BadInput for files that do not fit, Broken without an engine.
+    """
+    began = time.monotonic()
+    arms = arms_of(hypothesis)
+    check_arguments(arms.incumbent)
+    failure = None
+    try:
+        check_arguments(arms.candidate)
+    except BadInput as refused:
+        failure = refused.message
+    kept = keep_json(arms.candidate.model_dump(mode="json"))
+    return Build(
+        hypothesis_id=hypothesis.id,
+        artifact=kept.path,
+        artifact_digest=None if failure else kept.sha256,
+        log="",
+        environment=Environment(facts=dict(engine().versions)),
+        wall_s=time.monotonic() - began,
+        failure=failure,
+    )
+
+
+def prove(
+    arms: Arms, servers: Mapping[str, Server], resolved: Mapping[Arm, Mapping[str, object]], report: Path
+) -> Proof:
+    """What the running servers say about the edit; all resolved arguments and their differences go to `report`.
+
+    Raises Broken if the edit is not in force or the arms differ in another setting that the stack states.
+    """
+    found = engagement.differences(resolved[Arm.INCUMBENT], resolved[Arm.CANDIDATE])
+    told = {"resolved": resolved, "differences": {name: [d.incumbent, d.candidate] for name, d in found.items()}}
+    report.write_text(json.dumps(told, default=str, sort_keys=True), encoding="utf-8")
+    proofs = [*_arguments(arms, resolved), *_environment(arms, servers)]
+    for proof in proofs:
+        if not proof.proved:
+            raise Broken(
+                f"`{proof.what}` is not in force: the {proof.arm} was asked for `{proof.expected}` and runs with "
+                f"`{proof.seen}`",
+                f"see {servers[proof.arm].log_file} for why SGLang changed it",
+            )
+    edited = {name for change in arms.edit.roles.values() for name in change.arguments}
+    stray = engagement.unexpected(found, edited, set(arms.incumbent.roles["server"].arguments))
+    if stray:
+        named = ", ".join(f"`{name}`: {d.incumbent} and {d.candidate}" for name, d in stray.items())
+        raise Broken(f"the arms differ in more than the edit: {named}", f"see {report}")
+    seen: dict[str, set[str]] = {}
+    for proof in proofs:
+        seen.setdefault(proof.what, set()).add(proof.seen)
+    idle = [what for what, values in seen.items() if len(values) == 1]
+    return Proof(tuple(proofs), f"the edit changes nothing: `{idle[0]}` is the same in both arms" if idle else None)
+
+
+def _arguments(arms: Arms, resolved: Mapping[Arm, Mapping[str, object]]) -> list[Engagement]:
+    stated = {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
+    return [
+        _proof(
+            arm,
+            f"{role}.arguments.{name}",
+            stated[arm].roles["server"].arguments.get(name),
+            engagement.in_force(resolved[arm], name),
+        )
+        for role, change in arms.edit.roles.items()
+        for name in change.arguments
+        for arm in Arm
+    ]
+
+
+def _environment(arms: Arms, servers: Mapping[str, Server]) -> list[Engagement]:
+    stated = {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
+    return [
+        _proof(
+            arm,
+            f"{role}.environment.{name}",
+            stated[arm].roles["server"].environment.get(name),
+            engagement.environment_in_force(servers[arm], name),
+        )
+        for role, change in arms.edit.roles.items()
+        for name in change.environment
+        for arm in Arm
+    ]
+
+
+def _proof(arm: Arm, what: str, stated: object, seen: str) -> Engagement:
+    """Where an arm states nothing, SGLang chooses, and the proof is that the other arm has something else."""
+    expected = seen if stated is None else engagement.as_text(stated)
+    return Engagement(arm=arm, what=what, expected=expected, seen=seen)

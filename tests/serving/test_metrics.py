@@ -1,0 +1,82 @@
+"""Two scrapes of a server and what happened between them."""
+
+import pytest
+
+from serving.metrics import disagreement, gained, histogram, layers, parse
+from serving.traffic import RequestRecord
+
+
+def exposition(requests: int, queue_s: float, prefill_s: float, ttft_s: float, e2e_s: float) -> str:
+    """As SGLang 0.5.23 writes it, with `requests` answered; times are sums."""
+    common = 'engine_type="unified",model_name="m"'
+    return "\n".join(
+        [
+            "# TYPE sglang:queue_time_seconds histogram",
+            f'sglang:queue_time_seconds_bucket{{{common},le="+Inf"}} {requests}',
+            f"sglang:queue_time_seconds_sum{{{common}}} {queue_s}",
+            f"sglang:queue_time_seconds_count{{{common}}} {requests}",
+            "# TYPE sglang:per_stage_req_latency_seconds histogram",
+            f'sglang:per_stage_req_latency_seconds_sum{{{common},stage="prefill_forward"}} {prefill_s}',
+            f'sglang:per_stage_req_latency_seconds_count{{{common},stage="prefill_forward"}} {requests}',
+            f'sglang:per_stage_req_latency_seconds_sum{{{common},stage="request_process"}} 99.0',
+            f'sglang:per_stage_req_latency_seconds_count{{{common},stage="request_process"}} {requests}',
+            "# TYPE sglang:time_to_first_token_seconds histogram",
+            f'sglang:time_to_first_token_seconds_sum{{{common},is_streaming="true"}} {ttft_s}',
+            f'sglang:time_to_first_token_seconds_count{{{common},is_streaming="true"}} {requests}',
+            'sglang:time_to_first_token_seconds_sum{model_name="m",is_streaming="false"} 5.0',
+            'sglang:time_to_first_token_seconds_count{model_name="m",is_streaming="false"} 1.0',
+            "# TYPE sglang:e2e_request_latency_seconds histogram",
+            f"sglang:e2e_request_latency_seconds_sum{{{common}}} {e2e_s}",
+            f"sglang:e2e_request_latency_seconds_count{{{common}}} {requests}",
+            "# TYPE sglang:num_requests_total counter",
+            f"sglang:num_requests_total{{{common}}} {requests}",
+            "# TYPE sglang:prompt_tokens_total counter",
+            f"sglang:prompt_tokens_total{{{common}}} {10 * requests}",
+            "# TYPE sglang:generation_tokens_total counter",
+            f"sglang:generation_tokens_total{{{common}}} {3 * requests}",
+            "",
+        ]
+    )
+
+
+BEFORE = parse(exposition(10, 1.0, 2.0, 4.0, 8.0))
+AFTER = parse(exposition(14, 1.2, 2.8, 5.6, 12.0))
+
+
+def records(count: int, **other: object) -> tuple[RequestRecord, ...]:
+    one = RequestRecord(id="x", class_name="chat", sent_s=0, send_lag_ms=0, prompt_tokens=10, output_tokens=3)
+    return tuple(one.model_copy(update=other) for _ in range(count))
+
+
+def test_layers_are_means_over_the_requests_in_between_and_add_up_to_the_whole() -> None:
+    found = {name: measured.value for name, measured in layers(BEFORE, AFTER).items()}
+    assert found["server_queue_ms"] == pytest.approx(50)
+    assert found["server_prefill_ms"] == pytest.approx(200)
+    assert found["server_ttft_ms"] == pytest.approx(400)
+    assert found["server_first_token_rest_ms"] == pytest.approx(150)
+    assert found["server_decode_ms"] == pytest.approx(600)
+    parts = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms", "server_decode_ms")
+    assert sum(found[name] or 0 for name in parts) == pytest.approx(found["server_e2e_ms"])
+
+
+def test_a_metric_that_is_absent_or_did_not_grow_is_unknown_with_a_reason() -> None:
+    itl = layers(BEFORE, AFTER)["server_itl_ms"]
+    assert itl.value is None
+    assert "inter_token_latency" in (itl.reason or "")
+    assert all(m.value is None and m.reason for m in layers(AFTER, AFTER).values())
+    assert gained(BEFORE, AFTER, "sglang:nothing") is None
+
+
+def test_a_histogram_is_summed_over_labels_and_can_be_narrowed_to_one() -> None:
+    stage = histogram(BEFORE, AFTER, "sglang:per_stage_req_latency_seconds", stage="prefill_forward")
+    both = histogram(BEFORE, AFTER, "sglang:per_stage_req_latency_seconds")
+    assert stage is not None
+    assert both is not None
+    assert (stage.count, both.count) == (4, 8)
+
+
+def test_server_and_client_agree_on_the_work_or_the_difference_is_named() -> None:
+    assert disagreement(BEFORE, AFTER, records(4)) is None
+    assert "4 requests, the client 3" in (disagreement(BEFORE, AFTER, records(3)) or "")
+    assert "12 output tokens, the client 8" in (disagreement(BEFORE, AFTER, records(4, output_tokens=2)) or "")
+    assert "failed" in (disagreement(BEFORE, AFTER, records(4, error="status 500")) or "")

@@ -1,0 +1,105 @@
+"""Stack specs: what they refuse, how they become a command line, and how an edit changes them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.errors import BadInput
+from serving.stack import RoleSpec, Scalar, StackSpec, apply_edit, load_stack
+
+STACKS = sorted((Path(__file__).parents[2] / "serving" / "stacks").glob("*.yaml"))
+
+
+@dataclass
+class Change:
+    arguments: dict[str, Scalar | None] = field(default_factory=dict)
+    environment: dict[str, str | None] = field(default_factory=dict)
+    count: int | None = None
+
+
+def stack(**arguments: Scalar | None) -> StackSpec:
+    role = RoleSpec(port=31400, arguments={k.replace("_", "-"): v for k, v in arguments.items()})
+    return StackSpec(name="s", model="tiny", roles={"server": role}, ready_timeout_s=1)
+
+
+names = st.from_regex(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", fullmatch=True).filter(
+    lambda name: name not in ("host", "port", "model", "model-path")
+)
+values = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
+
+
+@given(st.dictionaries(names, values | st.none(), max_size=6))
+def test_a_command_line_holds_exactly_the_arguments_that_are_on(arguments: dict[str, Scalar | None]) -> None:
+    spec = StackSpec(
+        name="s", model="m", roles={"server": RoleSpec(port=31400, arguments=arguments)}, ready_timeout_s=1
+    )
+    read_back = {}
+    for word in spec.argv("server"):
+        name, equals, value = word.removeprefix("--").partition("=")
+        read_back[name] = value if equals else True
+    assert read_back == {
+        name: True if value is True else str(value)
+        for name, value in arguments.items()
+        if value is not None and value is not False
+    }
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda p: p.stem)
+def test_the_stacks_we_ship_can_be_read(path: Path) -> None:
+    assert load_stack(path).name == path.stem
+
+
+@pytest.mark.parametrize("name", ["--dtype", "chunked_prefill_size", "host", "port", "model-path", ""])
+def test_an_option_that_is_misspelt_or_belongs_to_the_launcher_is_refused(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "stack.yaml"
+    file.write_text(
+        f"name: s\nmodel: m\nready_timeout_s: 1\nroles: {{server: {{port: 31400, arguments: {{'{name}': 1}}}}}}"
+    )
+    with pytest.raises(BadInput, match="arguments"):
+        load_stack(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("name: s", "model"),
+        ("name: s\nmodel: m\nready_timeout_s: 1\nroles: {server: {port: 80}}", "port"),
+        ("name: s\nmodel: m\nready_timeout_s: 1\nroles: {router: {port: 31400}}", "router"),
+        ("name: s\nmodel: m\nready_timeout_s: 1\nspeed: 9\nroles: {server: {port: 31400}}", "speed"),
+        ("name: [", "not valid YAML"),
+    ],
+)
+def test_a_bad_file_is_bad_input_that_names_the_field(text: str, field: str, tmp_path: Path) -> None:
+    file = tmp_path / "stack.yaml"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=field):
+        load_stack(file)
+
+
+def test_an_edit_adds_replaces_and_takes_away() -> None:
+    before = stack(dtype="float32", page_size=1)
+    after = apply_edit(before, {"server": Change(arguments={"page-size": 4, "dtype": None, "device": "cpu"})})
+    assert after.roles["server"].arguments == {"page-size": 4, "device": "cpu"}
+    assert before.roles["server"].arguments == {"dtype": "float32", "page-size": 1}
+    assert after.digest != before.digest
+
+
+def test_an_edit_that_restores_what_was_there_gives_the_same_digest() -> None:
+    before = stack(page_size=1)
+    there = apply_edit(before, {"server": Change(arguments={"page-size": 4}, environment={"A": "1"})})
+    back = apply_edit(there, {"server": Change(arguments={"page-size": 1}, environment={"A": None})})
+    assert back.digest == before.digest
+
+
+def test_an_edit_of_an_unknown_role_names_the_roles_there_are() -> None:
+    with pytest.raises(BadInput, match="`decode`") as refused:
+        apply_edit(stack(), {"decode": Change(count=2)})
+    assert "`server`" in refused.value.hint
+
+
+def test_an_edit_cannot_take_over_what_the_launcher_owns() -> None:
+    with pytest.raises(BadInput, match="host"):
+        apply_edit(stack(), {"server": Change(arguments={"host": "0.0.0.0"})})
