@@ -1,0 +1,107 @@
+"""Static counts: plausible, exact, tied to the machine code, and silent where the code does not tell."""
+
+import json
+from pathlib import Path
+
+import pytest
+from kernel_sources import candidate, catalogue, other_kernel
+
+from serving.home import home
+from tasks.build import build_kernel
+from tasks.problem import Problem
+from tasks.records import Arm, Block, Evidence, KernelCandidate, digest
+from tasks.static import measure_static
+
+pytestmark = pytest.mark.usefixtures("shared_builds")
+BOTH = (Arm.INCUMBENT, Arm.CANDIDATE)
+LOOP = other_kernel(
+    "    tl.store(tile, memory)\n",
+    "    for i in range(tl.load(state_index + request)):\n        memory = memory * 0.5\n    tl.store(tile, memory)\n",
+)
+
+
+def measure(problem: Problem, source: KernelCandidate, arms: tuple[Arm, ...] = BOTH) -> Evidence:
+    return measure_static(problem, source, build_kernel(problem, source, digest("a hypothesis"), arms=arms), arms=arms)
+
+
+def block(evidence: Evidence, arm: Arm, observable: str, part: str | None = None, workload: str = "tp8_b8") -> Block:
+    (found,) = [
+        b for b in evidence.blocks if (b.arm, b.observable, b.part, b.workload) == (arm, observable, part, workload)
+    ]
+    return found
+
+
+def value(evidence: Evidence, arm: Arm, observable: str, part: str | None = None, workload: str = "tp8_b8") -> float:
+    found = block(evidence, arm, observable, part, workload).value
+    assert found is not None
+    return found
+
+
+def test_hoisting_emits_less_work_and_takes_the_special_functions_out_of_the_main_kernel(tiny: Problem) -> None:
+    evidence = measure(tiny, catalogue("hoist_gate"))
+    before, after = (value(evidence, arm, "warp_instructions") for arm in BOTH)
+    assert 0.7 < after / before < 0.95
+    assert value(evidence, Arm.CANDIDATE, "mufu") < 0.3 * value(evidence, Arm.INCUMBENT, "mufu")
+    assert value(evidence, Arm.CANDIDATE, "mufu", "update_state") == 0
+    assert value(evidence, Arm.CANDIDATE, "launches") == 2
+    parts = sum(value(evidence, Arm.CANDIDATE, "warp_instructions", part) for part in ("prologue", "update_state"))
+    assert after == parts
+
+
+def test_a_reciprocal_emits_a_little_less_work(tiny: Problem) -> None:
+    evidence = measure(tiny, catalogue("reciprocal"))
+    before, after = (value(evidence, arm, "warp_instructions") for arm in BOTH)
+    assert 0.95 < after / before < 0.999
+
+
+def test_totals_are_one_warps_instructions_times_warps_times_programs(tiny: Problem) -> None:
+    evidence = measure(tiny, catalogue("reciprocal"))
+    small, large = (value(evidence, Arm.INCUMBENT, "warp_instructions", workload=w) for w in ("tp8_b1", "tp8_b8"))
+    assert large == 8 * small
+    assert value(evidence, Arm.INCUMBENT, "programs") == 4 * 8 * 8
+    (file,) = evidence.files
+    table = json.loads(Path(home(), file.path).read_text())
+    (code,) = table["incumbent"]["codes"].values()
+    assert small == code["instructions"] * 1 * 4 * 8 * 1
+    assert digest(Path(home(), file.path).read_bytes()) == file.sha256
+
+
+def test_the_incumbent_spills_nothing_and_moves_nearly_all_bytes_by_wide_accesses(tiny: Problem) -> None:
+    evidence = measure(tiny, tiny.incumbent, (Arm.CANDIDATE,))
+    assert value(evidence, Arm.CANDIDATE, "spill_bytes", "kda_decode") == 0
+    assert 64 < value(evidence, Arm.CANDIDATE, "registers", "kda_decode") < 255
+    assert value(evidence, Arm.CANDIDATE, "wide_share") > 0.9
+    assert value(evidence, Arm.CANDIDATE, "programs_per_sm", "kda_decode") >= 4
+
+
+def test_one_arm_alone_has_no_comparison(tiny: Problem) -> None:
+    evidence = measure(tiny, catalogue("reciprocal"), (Arm.CANDIDATE,))
+    assert {b.arm for b in evidence.blocks} == {Arm.CANDIDATE}
+    assert not [b for b in evidence.blocks if b.observable == "code_changed"]
+
+
+def test_the_incumbent_under_other_names_is_the_same_machine_code(tiny: Problem) -> None:
+    renamed = candidate("# a comment\n" + tiny.incumbent.source.replace("memory", "tile_of_state"))
+    evidence = measure(tiny, renamed)
+    assert {b.value for b in evidence.blocks if b.observable == "code_changed"} == {0.0}
+
+
+def test_work_in_a_loop_is_unknown_rather_than_small(tiny: Problem) -> None:
+    evidence = measure(tiny, candidate(LOOP))
+    total = block(evidence, Arm.CANDIDATE, "warp_instructions")
+    assert total.value is None
+    assert "has a loop" in str(total.reason)
+
+
+def test_a_lost_alignment_shows_as_lost_width(tiny: Problem) -> None:
+    narrow = other_kernel("+ cols[None, :]\n    memory", "+ (cols * heads // heads)[None, :]\n    memory")
+    evidence = measure(tiny, candidate(narrow))
+    wide = [value(evidence, arm, "wide_share") for arm in BOTH]
+    assert wide[1] < wide[0] - 0.5
+
+
+def test_blackwell_code_is_built_and_read_too(tiny: Problem) -> None:
+    build = build_kernel(tiny, catalogue("reciprocal"), digest("a hypothesis"), arch=100)
+    evidence = measure_static(tiny, catalogue("reciprocal"), build)
+    assert evidence.environment.facts["arch"] == "sm_100"
+    assert value(evidence, Arm.CANDIDATE, "warp_instructions") < value(evidence, Arm.INCUMBENT, "warp_instructions")
