@@ -155,7 +155,9 @@ class Ledger:
             self.fs.invalidate_cache()
             found = self.fs.find(self.root)
         except OSError as error:
-            raise Broken(f"cannot read the ledger `{self.url}`: {error}", "check the URL and its permissions") from error
+            raise Broken(
+                f"cannot read the ledger `{self.url}`: {error}", "check the URL and its permissions"
+            ) from error
         for path in sorted(found):
             folder, _, name = path.removeprefix(self.root).lstrip("/").rpartition("/")
             if folder.startswith(prefix) and folder and name.endswith((".json", ".part")):
@@ -192,9 +194,7 @@ def view(entries: list[Entry]) -> Experiment | None:
     plan = next((r for r in records if isinstance(r, Plan)), None)
     if hypothesis is None or plan is None:
         return None
-    experiment = Experiment(
-        hypothesis_id=hypothesis.id, attempt=entries[0].attempt, hypothesis=hypothesis, plan=plan
-    )
+    experiment = Experiment(hypothesis_id=hypothesis.id, attempt=entries[0].attempt, hypothesis=hypothesis, plan=plan)
     for record in records:
         if isinstance(record, Build | Evidence | Verdict):
             experiment = experiment.with_record(record)

@@ -34,10 +34,13 @@ class Bounds(Record):
 
 
 def log_evidence(changes: Sequence[float] | Array, centre: float, scale: float) -> Array:
-    """Log e-value after each pair against "the effect is at most `centre`"; [n]. `scale` > 0, in the unit of changes."""
+    """Log e-value after each pair against "the effect is at most `centre`"; changes and result [..., pairs].
+
+    `scale` > 0, in the unit of the changes.
+    """
     y = np.clip((np.asarray(changes, dtype=float) - centre) / scale, -CLIP, CLIP)
-    steps = np.log(2.0) - np.logaddexp(0.0, -2.0 * LAMBDAS[:, None] * y[None, :])
-    mixed: Array = np.logaddexp.reduce(np.cumsum(steps, axis=1), axis=0) - np.log(len(LAMBDAS))
+    each = [np.cumsum(np.log(2.0) - np.logaddexp(0.0, -2.0 * rate * y), axis=-1) for rate in LAMBDAS]
+    mixed: Array = np.logaddexp.reduce(each, axis=0) - np.log(len(LAMBDAS))
     return mixed
 
 
