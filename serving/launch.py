@@ -133,7 +133,7 @@ def _wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, Engi
         if time.monotonic() - said >= PROGRESS_S:
             said = time.monotonic()
             waiting = [name for name in started if name not in ready_s and name not in ended]
-            log.info("%.0f s: waiting for %s", said - begun, ", ".join(waiting))
+            log.info("%.0f s: waiting for %s", said - begun, " and ".join(waiting) or "nobody")
         time.sleep(POLL_S)
     for name in started:
         if name in ended:

@@ -49,7 +49,7 @@ class EngineProcess:
     def alive(self) -> list[psutil.Process]:
         """The processes of this engine that still run, zombies not counted."""
         self.seen |= members(self.leader.pid)
-        return [process for process in self.seen if _runs(process)]
+        return [process for process in self.seen if runs(process)]
 
 
 def members(leader: int) -> set[psutil.Process]:
@@ -64,7 +64,8 @@ def members(leader: int) -> set[psutil.Process]:
     return found
 
 
-def _runs(process: psutil.Process) -> bool:
+def runs(process: psutil.Process) -> bool:
+    """Whether it is there and not a zombie, which holds nothing and waits for its parent."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -114,9 +115,9 @@ def stop(engines: Sequence[EngineProcess]) -> None:
     Returns when every process is gone and the ports are free; raises Broken naming what stays. An interruption while
     draining goes on to kill at once, and is raised afterwards.
     """
+    shared = {file for process in _left(engines) for file in _shared_memory(process)}
     try:
         for engine in engines:
-            engine.alive()
             if engine.exit_status() is None:
                 engine.leader.terminate()
         _wait_until_gone(engines, DRAIN_S)
@@ -128,6 +129,10 @@ def stop(engines: Sequence[EngineProcess]) -> None:
                 continue
         _wait_until_gone(engines, KILL_S)
         left = _left(engines)
+        if not left:
+            # SGLang leaves its load table behind even after an orderly end.
+            for file in shared:
+                file.unlink(missing_ok=True)
         for engine in engines:
             if not engine.alive():
                 engine.leader.wait()
@@ -142,6 +147,16 @@ def stop(engines: Sequence[EngineProcess]) -> None:
 
 def _left(engines: Sequence[EngineProcess]) -> list[psutil.Process]:
     return [process for engine in engines for process in engine.alive()]
+
+
+def _shared_memory(process: psutil.Process) -> set[Path]:
+    """Files under /dev/shm that the process has mapped."""
+    try:
+        maps = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return set()
+    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "/dev/shm/" in line}
+    return {Path(path) for path in paths if not path.endswith("(deleted)")}
 
 
 def _wait_until_gone(engines: Sequence[EngineProcess], timeout_s: float) -> None:

@@ -10,6 +10,7 @@ from serving import engagement
 from serving.arguments import check_arguments
 from serving.engine_env import engine
 from serving.errors import BadInput, Broken
+from serving.home import located
 from serving.launch import Server
 from serving.scenario import Scenario, load_scenario
 from serving.stack import StackSpec, apply_edit, load_stack
@@ -40,7 +41,7 @@ def arms_of(hypothesis: Hypothesis) -> Arms:
     target, edit = hypothesis.target, hypothesis.change
     if not isinstance(edit, StackEdit) or not isinstance(target, StackTarget):
         raise BadInput(f"`change.kind` is `{edit.kind}`", "the service rung tests a `stack_edit` of a stack")
-    stack = load_stack(Path(target.stack))
+    stack = load_stack(located(target.stack))
     if stack.digest != target.incumbent_digest:
         raise BadInput(
             f"`{target.stack}` is no longer the stack that this hypothesis is about",
@@ -48,7 +49,7 @@ def arms_of(hypothesis: Hypothesis) -> Arms:
         )
     candidate = apply_edit(stack, edit.roles)
     candidate = candidate.on_port("server", stack.roles["server"].port + CANDIDATE_PORT_OFFSET)
-    return Arms(edit, stack, candidate, load_scenario(Path(target.scenario)))
+    return Arms(edit, stack, candidate, load_scenario(located(target.scenario)))
 
 
 def check_edit(hypothesis: Hypothesis) -> None:

@@ -37,6 +37,6 @@ class ServiceCriteria:
         return Criterion(file=self.file, digest=self.scenario.digest, key=key, value=self.value(key))
 
 
-def load_criteria(path: Path) -> ServiceCriteria:
+def load_criteria(path: Path | str) -> ServiceCriteria:
     """Raises BadInput for a file that is not a scenario."""
-    return ServiceCriteria(str(path), load_scenario(path))
+    return ServiceCriteria(str(path), load_scenario(Path(path)))

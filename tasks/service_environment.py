@@ -5,13 +5,12 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-import serving
-from serving.engine_env import engine
+from serving.engine_env import REPOSITORY, engine
 from serving.scenario import Scenario
 from serving.stack import StackSpec
 from tasks.records import digest
 
-EVALUATOR = (Path(serving.__file__).parent, *sorted(Path(__file__).parent.glob("service*.py")))
+EVALUATOR = (REPOSITORY / "serving", *sorted(Path(__file__).parent.glob("service*.py")))
 
 
 def environment(

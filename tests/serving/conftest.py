@@ -1,14 +1,9 @@
-"""fake_engine.py by name, and the engine environment for the tests that start the real server."""
-
-import sys
-from pathlib import Path
+"""Tests that start the real server are skipped, with the command that helps, where there is no engine."""
 
 import pytest
 
 from serving.engine_env import engine
 from serving.errors import Broken
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

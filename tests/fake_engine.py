@@ -1,0 +1,109 @@
+"""A small HTTP server that answers the way SGLang does, with faults on request. In a thread, on a free port."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+COUNTERS = ("num_requests_total", "prompt_tokens_total", "generation_tokens_total")
+HISTOGRAMS = ("time_to_first_token_seconds", "e2e_request_latency_seconds", "queue_time_seconds")
+
+
+class FakeEngine:
+    """`fail_every`: each n-th streamed request answers status 500. `short_by`: tokens kept back.
+
+    `info`: what `/server_info` says. `drift`: added to every log-probability; None makes them null.
+    """
+
+    def __init__(
+        self,
+        fail_every: int = 0,
+        short_by: int = 0,
+        gap_s: float = 0.001,
+        info: dict | None = None,
+        drift: float | None = 0.0,
+    ) -> None:
+        self.fail_every, self.short_by, self.gap_s = fail_every, short_by, gap_s
+        self.info, self.drift = info or {}, drift
+        self.seen: list[dict] = []
+        self.counted = dict.fromkeys(COUNTERS, 0)
+        self.most_at_once = self._at_once = 0
+        self.base_url = ""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.startswith(b"GET /server_info"):
+            self._say(writer, json.dumps(self.info))
+        elif head.startswith(b"GET /metrics"):
+            self._say(writer, self._metrics())
+        else:
+            length = next(int(x.split(b":")[1]) for x in head.split(b"\r\n") if x.lower().startswith(b"content-length"))
+            body = json.loads(await reader.readexactly(length))
+            if body.get("stream"):
+                await self._stream(writer, body)
+            else:
+                self._say(writer, json.dumps(self._whole(body)))
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    @staticmethod
+    def _say(writer: asyncio.StreamWriter, text: str, status: str = "200 OK") -> None:
+        writer.write(f"HTTP/1.1 {status}\r\nconnection: close\r\n\r\n{text}".encode())
+
+    def _whole(self, body: dict) -> dict:
+        ids, count = body["input_ids"], body["sampling_params"]["max_new_tokens"]
+        logprobs = [[None if self.drift is None else -token / 100 + self.drift, token, None] for token in ids]
+        return {"output_ids": [ids[-1]] * count, "meta_info": {"input_token_logprobs": logprobs}}
+
+    async def _stream(self, writer: asyncio.StreamWriter, body: dict) -> None:
+        self.seen.append(body)
+        if self.fail_every and len(self.seen) % self.fail_every == 0:
+            self._say(writer, "", "500 Internal Server Error")
+            return
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        self._say(writer, "")
+        count = body["sampling_params"]["max_new_tokens"] - self.short_by
+        for done in range(1, count + 1):
+            await asyncio.sleep(self.gap_s)
+            event = {"meta_info": {"completion_tokens": done, "cached_tokens": 0}}
+            writer.write(f"data: {json.dumps(event)}\n\n".encode())
+            await writer.drain()
+        for name, amount in zip(COUNTERS, (1, len(body["input_ids"]), count), strict=True):
+            self.counted[name] += amount
+        self._at_once -= 1
+        writer.write(b"data: [DONE]\n\n")
+
+    def _metrics(self) -> str:
+        lines = [f'sglang:{name}{{model_name="m"}} {value}' for name, value in self.counted.items()]
+        done = self.counted["num_requests_total"]
+        for place, name in enumerate(HISTOGRAMS, start=1):
+            lines += [f"sglang:{name}_count {done}", f"sglang:{name}_sum {done * place / 10}"]
+        stage = 'sglang:per_stage_req_latency_seconds_{}{{stage="prefill_forward"}} {}'
+        lines += [stage.format("count", done), stage.format("sum", done / 20)]
+        return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def listening(engine: FakeEngine) -> Iterator[FakeEngine]:
+    ready, loop = threading.Event(), asyncio.new_event_loop()
+    stop = asyncio.Event()
+
+    async def main() -> None:
+        server = await asyncio.start_server(engine.answer, "127.0.0.1", 0)
+        engine.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        async with server:
+            await stop.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(main(),))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield engine
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()

@@ -1,0 +1,126 @@
+"""Nothing that was started stays, however it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from serving.errors import Broken
+from serving.process import EngineProcess, members, port_is_free, runs, start, stop
+
+# A server with a child and a grandchild; `{stubborn}` decides whether it heeds SIGTERM.
+FAMILY = """
+import signal, socket, subprocess, sys, time
+if {stubborn}:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("127.0.0.1", {port})); s.listen()
+sleep = "import time; time.sleep(600)"
+inner = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {{sleep!r}}]); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", inner])
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def family(port: int, run_dir: Path, stubborn: bool = False) -> EngineProcess:
+    code = FAMILY.format(port=port, stubborn=stubborn)
+    engine = start("server", [sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, port, run_dir)
+    deadline = time.monotonic() + 60
+    while len(engine.alive()) < 3 or "up" not in engine.log_file.read_text():
+        assert time.monotonic() < deadline, engine.log_file.read_text()
+        time.sleep(0.02)
+    return engine
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_stopping_ends_the_whole_family_and_frees_the_port(
+    stubborn: bool, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.process.DRAIN_S", 0.5)
+    engine = family(port, tmp_path, stubborn)
+    everyone = engine.alive()
+    assert not port_is_free(port)
+    stop([engine])
+    assert not any(runs(process) for process in everyone)
+    assert port_is_free(port)
+    assert not any(runs(process) for process in members(engine.leader.pid))
+
+
+def test_children_that_outlive_a_killed_leader_are_found_and_ended(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.process.DRAIN_S", 0.1)
+    engine = family(port, tmp_path)
+    everyone = engine.alive()
+    os.kill(engine.leader.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while engine.exit_status() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert engine.exit_status() == -signal.SIGKILL
+    stop([engine])
+    assert not any(runs(process) for process in everyone)
+
+
+def test_a_taken_port_is_broken_and_named_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Broken, match=str(port)):
+            start("server", [sys.executable, "-c", ""], {}, port, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_dies_with_an_owner_that_is_killed(port: int, tmp_path: Path) -> None:
+    owner_code = textwrap.dedent(f"""
+        import sys, time
+        from pathlib import Path
+        from serving.process import start
+        code = "import time; print('up', flush=True); time.sleep(600)"
+        engine = start("server", [sys.executable, "-c", code], {{}}, {port}, Path({str(tmp_path)!r}))
+        print(engine.leader.pid, flush=True)
+        time.sleep(600)
+    """)
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", owner_code], stdout=subprocess.PIPE, text=True, cwd=root) as owner:
+        assert owner.stdout is not None
+        child = psutil.Process(int(owner.stdout.readline()))
+        deadline = time.monotonic() + 60
+        while "up" not in (tmp_path / "server.log").read_text() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        owner.kill()
+    psutil.wait_procs([child], timeout=60)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_shared_memory_that_a_server_leaves_is_removed(port: int, tmp_path: Path) -> None:
+    file = Path("/dev/shm") / f"infra-agent-test-{os.getpid()}"
+    code = f"""
+import mmap, time
+with open({str(file)!r}, "wb+") as f:
+    f.truncate(4096)
+    kept = mmap.mmap(f.fileno(), 4096)
+    print("up", flush=True)
+    time.sleep(600)
+"""
+    engine = start("server", [sys.executable, "-c", code], {}, port, tmp_path)
+    deadline = time.monotonic() + 60
+    while "up" not in engine.log_file.read_text():
+        assert time.monotonic() < deadline, engine.log_file.read_text()
+        time.sleep(0.02)
+    stop([engine])
+    assert not file.exists()

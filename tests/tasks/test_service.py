@@ -1,0 +1,224 @@
+"""The service rung against fake servers: what it records, and when it refuses to time anything."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from examples import experiment
+from fake_engine import FakeEngine, listening
+
+from serving.arguments import Option
+from serving.checkpoint import Checkpoint
+from serving.engine_env import Engine
+from serving.errors import BadInput, Broken
+from serving.home import home
+from serving.launch import EngineEnded, Server
+from serving.stack import load_stack
+from tasks.judge_service import judge_service
+from tasks.records import Arm, Evidence, Hypothesis, Outcome, RoleEdit, Rung, StackEdit, StackTarget, digest
+from tasks.service import build_stack, check_edit, measure_service
+from tasks.service_criteria import load_criteria
+
+SERVING = Path(__file__).parents[2] / "serving"
+OPTIONS = {
+    name: Option(dest=name.replace("-", "_"), flag=False, type="int", choices=None, default=None)
+    for name in ("chunked-prefill-size", "page-size")
+}
+INFO = {
+    Arm.INCUMBENT: {"chunked_prefill_size": 512, "page_size": 1},
+    Arm.CANDIDATE: {"chunked_prefill_size": 64, "page_size": 1},
+}
+
+
+class Alive:
+    def exit_status(self) -> None:
+        return None
+
+
+class Setup:
+    """Files of a hypothesis, and the fake servers that stand for its arms."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stack, self.scenario = folder / "stack.yaml", folder / "scenario.yaml"
+        role = {"port": 31400, "arguments": {"chunked-prefill-size": 512, "page-size": 1}}
+        stack = {"name": "s", "model": "m", "ready_timeout_s": 1, "roles": {"server": role}}
+        self.stack.write_text(yaml.safe_dump(stack))
+        scenario = yaml.safe_load((SERVING / "scenarios" / "mixed-lengths-cpu.yaml").read_text())
+        span = {"low": 4, "high": 8}
+        scenario["traffic"] |= {
+            "pairs": 3,
+            "classes": {"chat": {"requests": 4, "prompt_tokens": span, "output_tokens": span}},
+        }
+        self.scenario.write_text(yaml.safe_dump(scenario))
+        self.engines = {arm: FakeEngine(info=INFO[arm]) for arm in Arm}
+
+    def hypothesis(self, edit: RoleEdit | None = None) -> Hypothesis:
+        target = StackTarget(
+            stack=str(self.stack), scenario=str(self.scenario), incumbent_digest=load_stack(self.stack).digest
+        )
+        change = StackEdit(roles={"server": edit or RoleEdit(arguments={"chunked-prefill-size": 64})})
+        fields = experiment().hypothesis.model_dump() | {
+            "question": "better service",
+            "target": target,
+            "change": change,
+        }
+        return Hypothesis.model_validate(fields)
+
+    @contextmanager
+    def running_together(self, _specs: object, run_dir: Path) -> Iterator[dict[str, Server]]:
+        with ExitStack() as servers:
+            yield {
+                str(arm): self._server(servers.enter_context(listening(self.engines[arm])), arm, run_dir) for arm in Arm
+            }
+
+    @staticmethod
+    def _server(engine: FakeEngine, arm: Arm, run_dir: Path) -> Server:
+        model = Checkpoint(run_dir, digest("weights"))
+        return Server(arm, engine.base_url, 1, run_dir / f"{arm}.log", (), model, 1.0, Alive())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    made = Setup(tmp_path)
+    installed = Engine(Path("python"), {"sglang": "0.5.23", "torch": "2", "transformers": "5", "python": "3.11"}, "x")
+    monkeypatch.setattr("tasks.service.running_together", made.running_together)
+    for place in ("serving.arguments", "serving.engagement"):
+        monkeypatch.setattr(f"{place}.known_arguments", lambda: OPTIONS)
+    for place in ("serving.arguments", "tasks.service_environment", "tasks.service_arms"):
+        monkeypatch.setattr(f"{place}.engine", lambda: installed)
+    return made
+
+
+def values(evidence: Evidence, observable: str, arm: Arm) -> list[float | None]:
+    return [b.value for b in evidence.blocks if b.observable == observable and b.arm is arm]
+
+
+def test_both_arms_get_the_same_requests_in_pairs_and_every_file_has_its_digest(setup: Setup) -> None:
+    evidence = measure_service(setup.hypothesis())
+    sent = {arm: sorted(tuple(body["input_ids"]) for body in setup.engines[arm].seen) for arm in Arm}
+    assert sent[Arm.INCUMBENT] == sent[Arm.CANDIDATE]
+    orders = sorted({(b.order // 2, b.arm) for b in evidence.blocks if b.observable == "ttft_mean_ms"})
+    assert orders == [(pair, arm) for pair in range(3) for arm in sorted(Arm)]
+    assert evidence.rung is Rung.SERVICE
+    assert all(digest((home() / file.path).read_bytes()) == file.sha256 for file in evidence.files)
+    assert {Path(file.path).suffix for file in evidence.files} == {".json", ".jsonl", ".prom"}
+
+
+def test_engagement_names_the_edited_argument_and_what_each_server_runs_with(setup: Setup) -> None:
+    evidence = measure_service(setup.hypothesis())
+    assert [(p.arm, p.what, p.expected, p.seen) for p in evidence.engagement] == [
+        (Arm.INCUMBENT, "server.arguments.chunked-prefill-size", "512", "512"),
+        (Arm.CANDIDATE, "server.arguments.chunked-prefill-size", "64", "64"),
+    ]
+
+
+def test_the_layers_of_the_server_are_recorded_only_when_its_counts_agree_with_the_clients(setup: Setup) -> None:
+    agreed = measure_service(setup.hypothesis())
+    assert all(v is not None for v in values(agreed, "server_ttft_ms", Arm.CANDIDATE))
+    setup.engines[Arm.CANDIDATE].fail_every = 3
+    doubted = measure_service(setup.hypothesis(RoleEdit(arguments={"chunked-prefill-size": 64}, environment={})))
+    assert None in values(doubted, "server_ttft_ms", Arm.CANDIDATE)
+
+
+def test_failed_requests_are_counted_and_judged_before_any_latency(setup: Setup) -> None:
+    setup.engines[Arm.CANDIDATE].fail_every = 2
+    judged = judge_service(measure_service(setup.hypothesis()), load_criteria(setup.scenario), True)
+    assert judged.outcome is Outcome.REJECTED
+    assert "requests failed" in judged.reason
+
+
+@pytest.mark.parametrize("drift", [0.5, None])
+def test_a_candidate_that_computes_something_else_is_rejected_and_never_timed(
+    setup: Setup, drift: float | None
+) -> None:
+    setup.engines[Arm.CANDIDATE].drift = drift
+    evidence = measure_service(setup.hypothesis())
+    assert not any(engine.seen for engine in setup.engines.values())
+    judged = judge_service(evidence, load_criteria(setup.scenario), True)
+    assert judged.outcome is Outcome.REJECTED
+    assert "log-probabilities" in judged.reason
+
+
+def test_an_incumbent_without_finite_numbers_is_broken(setup: Setup) -> None:
+    setup.engines[Arm.INCUMBENT].drift = None
+    with pytest.raises(Broken, match="incumbent"):
+        measure_service(setup.hypothesis())
+
+
+def test_an_edit_that_is_not_in_force_is_broken(setup: Setup) -> None:
+    setup.engines[Arm.CANDIDATE].info = {"chunked_prefill_size": 128, "page_size": 1}
+    with pytest.raises(Broken, match="asked for `64` and runs with `128`"):
+        measure_service(setup.hypothesis())
+
+
+def test_arms_that_differ_in_another_stated_argument_are_broken(setup: Setup) -> None:
+    setup.engines[Arm.CANDIDATE].info = {"chunked_prefill_size": 64, "page_size": 16}
+    with pytest.raises(Broken, match="page_size"):
+        measure_service(setup.hypothesis())
+
+
+def test_what_the_engine_derives_from_the_edit_is_recorded_and_allowed(setup: Setup) -> None:
+    setup.engines[Arm.CANDIDATE].info = INFO[Arm.CANDIDATE] | {"max_prefill_tokens": 64}
+    evidence = measure_service(setup.hypothesis())
+    arms = next(file for file in evidence.files if file.path.endswith("arms.json"))
+    assert '"max_prefill_tokens": ["absent", "64"]' in (home() / arms.path).read_text()
+
+
+def test_an_edit_that_changes_nothing_is_the_candidates_fault(setup: Setup) -> None:
+    setup.engines[Arm.CANDIDATE].info = INFO[Arm.INCUMBENT]
+    evidence = measure_service(setup.hypothesis(RoleEdit(arguments={"chunked-prefill-size": 512})))
+    assert "changes nothing" in (evidence.candidate_fault or "")
+
+
+def ended(server: str, refused: bool) -> Callable[..., object]:
+    def raising(*_args: object) -> object:
+        raise EngineEnded(f"`{server}` ended", "see its log", server=server, refused=refused)
+
+    return raising
+
+
+def test_a_candidate_that_refuses_to_start_is_its_own_fault(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.service.running_together", ended("candidate", refused=True))
+    assert measure_service(setup.hypothesis()).candidate_fault == "`candidate` ended"
+
+
+@pytest.mark.parametrize(("server", "refused"), [("incumbent", True), ("candidate", False)])
+def test_an_incumbent_that_ends_or_a_candidate_ended_from_outside_is_broken(
+    server: str, refused: bool, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.service.running_together", ended(server, refused))
+    with pytest.raises(Broken):
+        measure_service(setup.hypothesis())
+
+
+def test_traffic_ends_as_soon_as_somebody_has_seen_enough(setup: Setup) -> None:
+    evidence = measure_service(
+        setup.hypothesis(), enough=lambda blocks: any(b.order >= 2 for b in blocks if b.unit == "ms")
+    )
+    assert len(values(evidence, "ttft_mean_ms", Arm.CANDIDATE)) == 2
+
+
+def test_a_stack_that_changed_since_the_hypothesis_was_read_is_refused(setup: Setup) -> None:
+    hypothesis = setup.hypothesis()
+    setup.stack.write_text(setup.stack.read_text().replace("31400", "31402"))
+    with pytest.raises(BadInput, match="no longer the stack"):
+        measure_service(hypothesis)
+
+
+def test_an_option_that_sglang_lacks_is_bad_input_for_a_person_and_a_failed_build_for_a_run(setup: Setup) -> None:
+    hypothesis = setup.hypothesis(RoleEdit(arguments={"chunky": 1}))
+    with pytest.raises(BadInput, match="chunky"):
+        check_edit(hypothesis)
+    assert "chunky" in (build_stack(hypothesis).failure or "")
+    assert build_stack(setup.hypothesis()).failure is None
+
+
+def test_every_limit_of_a_scenario_can_be_cited(setup: Setup) -> None:
+    criteria = load_criteria(setup.scenario)
+    assert criteria.cite("guard.greatest_logprob_drift").value == 0.001
+    assert criteria.cite("primary").value == "ttft_mean_ms"
+    assert all(criteria.limit(key) >= 0 for key in criteria.keys("vetoes"))
+    with pytest.raises(KeyError):
+        criteria.limit("vetoes.happiness")
