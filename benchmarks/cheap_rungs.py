@@ -12,6 +12,7 @@ import os
 import platform
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -33,13 +34,19 @@ def main() -> None:
     warm = rows[1:]
     middle = {name: median(row[name] for row in warm) for name in rows[0]}
     total = sum(middle.values())
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {len(warm)} warm candidates, median:")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {len(warm)} warm candidates, median:"
+    )
     for name, seconds in middle.items():
         print(f"  {name:<9} {seconds:6.2f} s   (cold {rows[0][name]:.2f} s)")
     print(f"  {'all':<9} {total:6.2f} s   {3600 / total:.0f} candidates per hour")
-    print(f"  static for one architecture, cold: {rows[0]['build'] + rows[0]['static']:.2f} s (incumbent compiled beside it)")
+    print(
+        f"  static for one architecture, cold: {rows[0]['build'] + rows[0]['static']:.2f} s (incumbent compiled beside it)"
+    )
     if chosen.json:
-        chosen.json.write_text(json.dumps({"warm_s": middle, "cold_s": rows[0], "per_hour": 3600 / total}, indent=2) + "\n")
+        chosen.json.write_text(
+            json.dumps({"warm_s": middle, "cold_s": rows[0], "per_hour": 3600 / total}, indent=2) + "\n"
+        )
 
 
 def candidate_seconds(number: int) -> dict[str, float]:
@@ -54,7 +61,7 @@ def candidate_seconds(number: int) -> dict[str, float]:
     marks.append(time.perf_counter())
     measure_numerics(problem, candidate, build)
     marks.append(time.perf_counter())
-    return dict(zip(("build", "static", "numerics"), (b - a for a, b in zip(marks, marks[1:], strict=False)), strict=True))
+    return dict(zip(("build", "static", "numerics"), (b - a for a, b in pairwise(marks)), strict=True))
 
 
 if __name__ == "__main__":

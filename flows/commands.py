@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-from tasks.check import check
-from tasks.service import check_edit
 
 from flows import local
 from serving.errors import BadInput, Broken
+from tasks.check import check
 from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger, attempts, default_url, latest
 from tasks.plan import make_plan
 from tasks.records import Experiment, Record, Rung
 from tasks.report import plan_text, verdict_text
 from tasks.schemas import schemas
+from tasks.service_arms import check_edit
 from tasks.stats import statistics_text
 
 

@@ -14,7 +14,7 @@ def stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
 
 
 # A measurement is never answered from a cache and never retried.
-stage_task = task(stage, name="stage", task_run_name="{name}", cache_policy=NO_CACHE, retries=0, persist_result=False)
+stage_task = task(name="stage", task_run_name="{name}", cache_policy=NO_CACHE, retries=0, persist_result=False)(stage)
 
 
 def dispatch(name: str, experiment: Experiment, ledger_url: str) -> Experiment:

@@ -104,21 +104,23 @@ def _gpu() -> Need:
 
 
 def _ptxas() -> str:
-    from tasks.build import compiler_version
+    from tasks.build import DEFAULT_ARCH
+    from tasks.toolchain import ptxas, ptxas_version
 
-    return compiler_version()
+    return ptxas_version(ptxas(DEFAULT_ARCH))
 
 
 def _sandbox() -> str:
-    from tasks.sandbox import sandbox_mode
+    from tasks.sandbox_probe import sandbox_mode
 
     return sandbox_mode()
 
 
 def _engine() -> str:
-    from serving.engine_env import engine_version
+    from serving.engine_env import engine
 
-    return engine_version()
+    found = engine()
+    return f"sglang {found.versions['sglang']}, torch {found.versions['torch']}"
 
 
 def _ledger() -> str:

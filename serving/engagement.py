@@ -11,9 +11,7 @@ from serving.launch import Server
 from serving.stack import Scalar
 
 # Measured or per process, so they differ between any two servers.
-ALWAYS_DIFFERENT = frozenset(
-    {"port", "nccl_port", "dist_init_addr", "launch_command", "startup_time", "internal_states", "mem_fraction_static"}
-)
+ALWAYS_DIFFERENT = frozenset({"port", "nccl_port", "launch_command", "startup_time", "internal_states"})
 ABSENT = "absent"
 
 

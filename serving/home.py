@@ -5,6 +5,8 @@ from pathlib import Path
 
 from serving.errors import Broken
 
+REPOSITORY = Path(__file__).resolve().parents[1]
+
 
 def home() -> Path:
     """`INFRA_AGENT_HOME`, by default `~/.local/share/infra-agent`; made if absent.
@@ -21,3 +23,14 @@ def home() -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise Broken(f"the folder `{folder}` cannot be written to", hint)
     return folder
+
+
+def portable(path: Path) -> str:
+    """A path for a record: relative to the repository where it lies inside, so that a record does not name a machine."""
+    whole = path.resolve()
+    return whole.relative_to(REPOSITORY).as_posix() if whole.is_relative_to(REPOSITORY) else whole.as_posix()
+
+
+def located(recorded: str) -> Path:
+    """The file that a record's path means on this machine."""
+    return REPOSITORY / recorded

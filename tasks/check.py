@@ -23,13 +23,17 @@ def check(rung: Rung, target: Path) -> Check:
     Raises `BadInput` for a rung or target that cannot be checked alone, `Broken` for faults of ours.
     """
     if rung not in CHECKS:
-        raise BadInput(f"`{rung}` cannot be checked alone", f"check one of {', '.join(CHECKS)}; `run` visits the others")
+        raise BadInput(
+            f"`{rung}` cannot be checked alone", f"check one of {', '.join(CHECKS)}; `run` visits the others"
+        )
     source = read_text(target)
     problem = _problem_of(target)
     candidate = KernelCandidate(source_name=target.name, source=source)
     build = build_kernel(problem, candidate, digest(["check", problem.name, digest(source)]), arms=ALONE)
     if build.failure is not None:
-        return _check(rung, target, Judgement.rejected(f"does not build: {build.failure}"), _unbuilt(rung, build, problem))
+        return _check(
+            rung, target, Judgement.rejected(f"does not build: {build.failure}"), _unbuilt(rung, build, problem)
+        )
     evidence = _measure(rung, problem, candidate, build)
     return _check(rung, target, judge(evidence, problem.criteria, answers=False), evidence)
 

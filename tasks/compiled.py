@@ -52,6 +52,7 @@ class Launch(LaunchSite):
     num_stages: int
     num_ctas: Annotated[int, Field(ge=1)]
     shared_bytes: Annotated[int, Field(ge=0)]
+    global_scratch_bytes: Annotated[int, Field(ge=0)]
 
     @property
     def site(self) -> LaunchSite:

@@ -1,14 +1,18 @@
 """The criteria of a kernel problem: limits that people own; a verdict can cite each by file, digest and key."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tasks.records import Criterion, Scalar, Text
+from serving.documents import read_document, read_text
+from serving.home import portable
+from tasks.records import Criterion, Scalar, Text, digest
 from tasks.sandbox import Limits
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+Written = TypeVar("Written", bound=BaseModel)
 
 
 class _Part(BaseModel):
@@ -44,16 +48,16 @@ class CriteriaFile(_Part):
     limits: Limits
 
 
-class Criteria(_Part):
-    """A criteria file with its name and digest, so that a verdict can cite one line of it."""
+class Criteria(_Part, Generic[Written]):
+    """A criteria file with its name and digest, so that a verdict can cite one line of it. Scenarios are such files, too."""
 
     file: Text
     digest: Text
-    values: CriteriaFile
+    values: Written
 
     def value(self, key: str) -> Scalar:
         """What stands under a dotted key such as `static.max_registers`. Raises KeyError."""
-        found: object = self.values.model_dump()
+        found: object = self.values.model_dump(mode="json")
         for part in key.split("."):
             if not isinstance(found, dict) or part not in found:
                 raise KeyError(key)
@@ -66,6 +70,16 @@ class Criteria(_Part):
         """The number under a dotted key. Raises KeyError."""
         return float(self.value(key))
 
+    def keys(self, group: str) -> tuple[str, ...]:
+        """The dotted keys under a group, such as every veto. Raises KeyError."""
+        return tuple(f"{group}.{name}" for name in self.values.model_dump(mode="json")[group])
+
     def cite(self, key: str) -> Criterion:
         """File, digest, key and value, for a verdict. Raises KeyError."""
         return Criterion(file=self.file, digest=self.digest, key=key, value=self.value(key))
+
+
+def load_criteria(path: Path, model: type[Written]) -> Criteria[Written]:
+    """A file that people wrote, with the digest of its text. Raises BadInput."""
+    values = read_document(path, model)
+    return Criteria[model](file=portable(path), digest=digest(read_text(path)), values=values)  # type: ignore[valid-type]

@@ -6,8 +6,8 @@ verdict. The order of the questions is the order of trust: did it run, was it th
 
 from collections.abc import Callable
 
-from tasks.judge_numerics import judge_numerics
 from tasks.judge_microbench import judge_microbench
+from tasks.judge_numerics import judge_numerics
 from tasks.judge_service import judge_service
 from tasks.judge_static import judge_static
 from tasks.judgement import Criteria, Judgement
@@ -57,7 +57,7 @@ def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
 
 def broken(experiment: Experiment, reason: str) -> Verdict:
     """The verdict for a fault of our own: it says nothing about the hypothesis."""
-    return _verdict(experiment, Judgement.broken(reason), [])
+    return _made(experiment, Judgement.broken(reason), Outcome.BROKEN, [])
 
 
 def _over_budget(experiment: Experiment, next_step: Step) -> Judgement | None:
@@ -77,10 +77,14 @@ def _no_answer(experiment: Experiment) -> Judgement:
 def _verdict(experiment: Experiment, judgement: Judgement | None, earlier: list[Judgement]) -> Verdict | None:
     if judgement is None or judgement.outcome is None:
         return None
+    return _made(experiment, judgement, judgement.outcome, earlier)
+
+
+def _made(experiment: Experiment, judgement: Judgement, outcome: Outcome, earlier: list[Judgement]) -> Verdict:
     findings = tuple(finding for judged in [*earlier, judgement] for finding in judged.findings)
     return Verdict(
         hypothesis_id=experiment.hypothesis_id,
-        outcome=judgement.outcome,
+        outcome=outcome,
         reason=judgement.reason,
         decided_by=judgement.criterion,
         intervals=judgement.intervals,

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serving.documents import read_document, read_text
 from serving.errors import BadInput
+from serving.home import portable
+from serving.scenario import load_scenario
 from serving.stack import load_stack
 from tasks.problem import load_problem
 from tasks.records import (
@@ -99,9 +101,10 @@ def _target(written: HypothesisFile, folder: Path) -> KernelTarget | StackTarget
             return KernelTarget(problem=problem.name, incumbent_digest=digest(problem.incumbent.source))
         case StackTargetPart(stack=stack, scenario=scenario):
             spec = load_stack(folder / stack)
+            load_scenario(folder / scenario)
             return StackTarget(
-                stack=str((folder / stack).resolve()),
-                scenario=str((folder / scenario).resolve()),
+                stack=portable(folder / stack),
+                scenario=portable(folder / scenario),
                 incumbent_digest=spec.digest,
             )
 

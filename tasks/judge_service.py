@@ -3,7 +3,7 @@
 from serving.observables import OBSERVABLES
 from tasks.judgement import Criteria, Judgement
 from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of
-from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Outcome
+from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
 
 DRIFT, FLOOR, FAILED, LAG = "logprob_drift", "logprob_floor", "failed_pct", "send_lag_p95_ms"
 LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms", "server_decode_ms")
@@ -11,15 +11,26 @@ LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms", 
 
 def judge_service(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
     """PASSED needs the whole interval of the primary observable and of every veto on the right side of its limit."""
-    distrusted = _trust(evidence, criteria) or _quality(evidence, criteria)
-    if distrusted is not None:
-        return distrusted
+    return _trust(evidence, criteria) or _quality(evidence, criteria) or _effect(evidence, criteria)
+
+
+class Effect(Record):
+    """What the paired blocks say: an outcome, the key of the criterion that decided, and every comparison made."""
+
+    outcome: Outcome
+    key: str
+    reason: str
+    compared: tuple[Comparison, ...]
+
+
+def effect(blocks: tuple[Block, ...], criteria: Criteria) -> Effect:
+    """Primary observable and vetoes against their limits; the error of the vetoes is shared out among them."""
     alpha = 1 - criteria.limit("confidence")
     vetoes = {key.removeprefix("vetoes."): criteria.limit(key) for key in criteria.keys("vetoes")}
     primary = str(criteria.cite("primary").value)
-    workload = next(b.workload for b in evidence.blocks if b.observable == primary)
-    main = compare(evidence.blocks, primary, workload, alpha)
-    watched = {name: compare(evidence.blocks, name, workload, alpha / len(vetoes)) for name in vetoes}
+    workload = next(b.workload for b in blocks if b.observable == primary)
+    main = compare(blocks, primary, workload, alpha)
+    watched = {name: compare(blocks, name, workload, alpha / len(vetoes)) for name in vetoes}
     wanted = criteria.limit("smallest_effect_of_interest_pct")
     gain = against_gain(main.interval, wanted, _lower(primary))
     lost = {name: against_veto(found.interval, vetoes[name], _lower(name)) for name, found in watched.items()}
@@ -37,13 +48,23 @@ def judge_service(evidence: Evidence, criteria: Criteria, answers: bool) -> Judg
         outcome, key = Outcome.INCONCLUSIVE, "smallest_effect_of_interest_pct"
         undecided = [*([primary] if gain is Outcome.INCONCLUSIVE else []), *open_vetoes]
         reason = "the pairs do not decide " + ", ".join(f"`{name}`" for name in undecided)
-    compared = [main, *watched.values()]
+    return Effect(outcome=outcome, key=key, reason=reason, compared=(main, *watched.values()))
+
+
+def is_decided(blocks: tuple[Block, ...], criteria: Criteria) -> bool:
+    """Whether these pairs force a verdict, so that more traffic would be a waste. Looking often is allowed."""
+    return effect(blocks, criteria).outcome is not Outcome.INCONCLUSIVE
+
+
+def _effect(evidence: Evidence, criteria: Criteria) -> Judgement:
+    found = effect(evidence.blocks, criteria)
+    observed = tuple(c.observable for c in found.compared)
     return Judgement(
-        outcome=outcome,
-        reason=f"service: {reason}; {_shown(main)}",
-        criterion=criteria.cite(key),
-        intervals=tuple(c.interval for c in compared if c.interval is not None),
-        findings=_findings(evidence, primary, tuple(vetoes)),
+        outcome=found.outcome,
+        reason=f"service: {found.reason}; {_shown(found.compared[0])}",
+        criterion=criteria.cite(found.key),
+        intervals=tuple(c.interval for c in found.compared if c.interval is not None),
+        findings=_findings(evidence, observed),
     )
 
 
@@ -109,10 +130,10 @@ def _edited(evidence: Evidence) -> str:
     return next((proof.what for proof in evidence.engagement if proof.arm is Arm.CANDIDATE), "the edit")
 
 
-def _findings(evidence: Evidence, primary: str, vetoes: tuple[str, ...]) -> tuple[Finding, ...]:
+def _findings(evidence: Evidence, observed: tuple[str, ...]) -> tuple[Finding, ...]:
     edited = _edited(evidence)
     implies = "mean over blocks; the interval of the paired ratio decides"
-    found = [_finding(evidence, name, LocusKind.ENGINE_ARGUMENT, edited, implies) for name in (primary, *vetoes)]
+    found = [_finding(evidence, name, LocusKind.ENGINE_ARGUMENT, edited, implies) for name in observed]
     where = "where the server spends a request's time; the four layers add up to its end-to-end time"
     layers = [_finding(evidence, name, LocusKind.INTERVAL, name.removesuffix("_ms"), where) for name in LAYERS]
     return (*found, *layers)

@@ -33,10 +33,15 @@ class Table:
     def __init__(self, blocks: tuple[Block, ...]) -> None:
         self._values = {(b.arm, b.observable, b.workload, b.part): b.value for b in blocks}
         self.units = {b.observable: b.unit for b in blocks}
+        self._reasons = {(b.observable, b.workload): b.reason for b in blocks if b.reason is not None}
         self.workloads = list(dict.fromkeys(b.workload for b in blocks))
 
     def value(self, arm: Arm, observable: str, workload: str, part: str | None = None) -> float | None:
         return self._values.get((arm, observable, workload, part))
+
+    def reason(self, workload: str) -> str:
+        """Why the work at a workload is not known."""
+        return self._reasons.get((WORK, workload)) or "one arm has no figure"
 
     def parts(self, arm: Arm, observable: str, workload: str) -> dict[str, float]:
         return {
@@ -83,8 +88,11 @@ def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
 
 def _effect(table: Table, criteria: Criteria, findings: tuple[Finding, ...]) -> Judgement:
     ratios = table.ratios(WORK)
-    if not ratios or len(ratios) < len(table.workloads):
-        return Judgement.broken("warp instructions are not known for every workload of both arms")
+    unknown = [w for w in table.workloads if w not in ratios]
+    if unknown:
+        return Judgement.inconclusive(
+            f"static: warp instructions are not known at {unknown[0]}: {table.reason(unknown[0])}"
+        )
     key = "static.smallest_effect_pct"
     wanted = criteria.limit(key)
     saved = 100 * (1 - geometric_mean(ratios.values()))
@@ -141,17 +149,20 @@ def _work_findings(table: Table) -> list[Finding]:
 
 
 def _part_findings(table: Table) -> list[Finding]:
-    """A kernel that only one arm launches: what it adds or takes away."""
-    workload = table.largest
-    before = table.parts(Arm.INCUMBENT, WORK, workload)
-    after = table.parts(Arm.CANDIDATE, WORK, workload)
-    unit = table.units[WORK]
-    added = [
-        _finding(LocusKind.KERNEL, k, WORK, unit, None, v, "one more launch per step; its cost is not in instructions")
-        for k, v in after.items()
-        if k not in before and len(after) > len(before)
-    ]
-    return added[:4]
+    """Launches of a step, and where the candidate's work is when it has several kernels."""
+    workload, found = table.largest, []
+    before = table.value(Arm.INCUMBENT, "launches", workload)
+    after = table.value(Arm.CANDIDATE, "launches", workload)
+    if before != after:
+        cost = "launches a step; what a launch costs is not in instructions, and shows only where a GPU is"
+        found.append(_finding(LocusKind.CODE_CHANGE, "launches of a step", "launches", "1", before, after, cost))
+    parts = table.parts(Arm.CANDIDATE, WORK, workload)
+    whole = sum(parts.values())
+    for kernel, count in parts.items() if len(parts) > 1 else ():
+        share = f"{100 * count / whole:.0f} % of the candidate's warp instructions at {workload}"
+        other = table.parts(Arm.INCUMBENT, WORK, workload).get(kernel)
+        found.append(_finding(LocusKind.KERNEL, kernel, WORK, table.units[WORK], other, count, share))
+    return found
 
 
 def _fill_findings(table: Table) -> list[Finding]:

@@ -104,7 +104,7 @@ def changed_slots(check: str, arrays: dict[str, Array], first: dict[str, Array])
 
 
 def _fault(problem: Problem, compiled: Compiled, result: ArmResult) -> str | None:
-    """What the candidate did wrong, beyond wrong numbers: the code that was checked has to be the code that would run."""
+    """What the candidate did wrong, beyond wrong numbers: the code that was checked must be the code that would run."""
     if result.fault is not None:
         return result.fault
     for check in problem.workloads.checks:

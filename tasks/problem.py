@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from serving.documents import read_document, read_text, validate
 from serving.errors import BadInput
-from tasks.criteria import Criteria, CriteriaFile
+from tasks.criteria import Criteria, CriteriaFile, load_criteria
 from tasks.records import KernelCandidate, Text, digest
 from tasks.sandbox import SCRIPTS
 
@@ -113,7 +113,7 @@ class Problem(_Part):
     folder: Path
     definition: Definition
     workloads: Workloads
-    criteria: Criteria
+    criteria: Criteria[CriteriaFile]
     incumbent: KernelCandidate
     reference: Text
     evaluator_digest: Text
@@ -170,8 +170,6 @@ def load_problem(name_or_folder: str | Path) -> Problem:
         raise BadInput(f"unknown kernel problem `{name_or_folder}`", f"known problems: {known}")
     definition = read_document(folder / "definition.yaml", Definition)
     workloads = _workloads(folder / "workloads.json", definition)
-    criteria_text = read_text(folder / "criteria.yaml")
-    values = read_document(folder / "criteria.yaml", CriteriaFile)
     reference = read_text(folder / "reference.py")
     judging = ("definition.yaml", "reference.py", "workloads.json", "criteria.yaml")
     return Problem(
@@ -179,7 +177,7 @@ def load_problem(name_or_folder: str | Path) -> Problem:
         folder=folder,
         definition=definition,
         workloads=workloads,
-        criteria=Criteria(file=f"kernels/{folder.name}/criteria.yaml", digest=digest(criteria_text), values=values),
+        criteria=load_criteria(folder / "criteria.yaml", CriteriaFile),
         incumbent=KernelCandidate(source_name="incumbent.py", source=read_text(folder / "incumbent.py")),
         reference=reference,
         evaluator_digest=_digest_of([*(folder / name for name in judging), *sorted(SCRIPTS.glob("*.py"))]),

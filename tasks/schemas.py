@@ -1,11 +1,11 @@
 """Every record, and every file that people write, under the name that `infra-agent schema` knows it by."""
 
 from pydantic import BaseModel
-from serving.scenario import Scenario
 
+from serving.scenario import Scenario
 from serving.stack import StackSpec
+from tasks.criteria import CriteriaFile
 from tasks.hypothesis_file import HypothesisFile
-from tasks.problem import CriteriaFile
 from tasks.records import RECORDS
 
 

@@ -24,10 +24,8 @@ from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send, write_jsonl
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, digest
-from tasks.service_arms import Arms, arms_of, build_stack, check_edit, prove
+from tasks.service_arms import Arms, arms_of, prove
 from tasks.service_environment import environment, evaluator_digest
-
-__all__ = ["build_stack", "check_edit", "measure_service"]
 
 log = logging.getLogger(__name__)
 

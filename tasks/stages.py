@@ -8,18 +8,22 @@ import logging
 import traceback
 from collections.abc import Callable
 
-from serving.scenario import load_scenario
-
 from serving.errors import BadInput, Broken
+from serving.home import located
+from serving.scenario import Scenario
 from tasks.build import build_kernel
-from tasks.decide import Criteria, broken, decide
+from tasks.criteria import load_criteria
+from tasks.decide import broken, decide
+from tasks.judge_service import is_decided
+from tasks.judgement import Criteria
 from tasks.ledger import Ledger
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
 from tasks.plan import STAGE_RUNGS
-from tasks.problem import load_problem
+from tasks.problem import Problem, load_problem
 from tasks.records import (
     Build,
+    Environment,
     Evidence,
     Experiment,
     KernelCandidate,
@@ -28,8 +32,10 @@ from tasks.records import (
     Rung,
     StackEdit,
     StackTarget,
+    digest,
 )
-from tasks.service import build_stack, measure_service
+from tasks.service import measure_service
+from tasks.service_arms import build_stack
 from tasks.static import measure_static
 
 log = logging.getLogger(__name__)
@@ -58,7 +64,9 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
 
     try:
         for work in work_of(name, experiment):
+            log.info("%s: %s ...", name, work.__name__)
             record = work(experiment)
+            log.info("%s: %s took %.1f s", name, work.__name__, record.wall_s)
             store(record)
             experiment = experiment.with_record(record)
             verdict = decide(experiment, criteria_of(experiment))
@@ -87,13 +95,55 @@ def work_of(stage: str, experiment: Experiment) -> tuple[Work, ...]:
 
 
 def build(experiment: Experiment) -> Build:
-    match experiment.hypothesis:
-        case hypothesis if isinstance(hypothesis.change, KernelCandidate) and isinstance(
-            hypothesis.target, KernelTarget
-        ):
-            return build_kernel(load_problem(hypothesis.target.problem), hypothesis.change, hypothesis.id)
-        case hypothesis:
-            return build_stack(hypothesis)
+    """Compile a kernel candidate, or resolve the edited stack."""
+    asked = experiment.hypothesis
+    match asked.target, asked.change:
+        case KernelTarget(problem=name), KernelCandidate() as candidate:
+            return build_kernel(load_problem(name), candidate, asked.id)
+        case _:
+            return build_stack(asked)
+
+
+def static(experiment: Experiment) -> Evidence:
+    problem, candidate, build = _kernel(experiment)
+    return measure_static(problem, candidate, build)
+
+
+def numerics(experiment: Experiment) -> Evidence:
+    problem, candidate, build = _kernel(experiment)
+    return measure_numerics(problem, candidate, build)
+
+
+def microbench(experiment: Experiment) -> Evidence:
+    problem, candidate, build = _kernel(experiment)
+    gate = experiment.of(Rung.NUMERICS)
+    return measure_microbench(problem, candidate, build, gate=gate.id if gate else None)
+
+
+def service(experiment: Experiment) -> Evidence:
+    """The traffic ends as soon as the pairs so far force a verdict."""
+    if not isinstance(experiment.hypothesis.change, StackEdit):
+        return _not_built(experiment, Rung.SERVICE, "only a stack edit can be deployed yet")
+    criteria = criteria_of(experiment)
+    return measure_service(experiment.hypothesis, lambda blocks: is_decided(blocks, criteria))
+
+
+def overlap(experiment: Experiment) -> Evidence:
+    return _not_built(experiment, Rung.OVERLAP, "the overlap rung is not built yet")
+
+
+def engine(experiment: Experiment) -> Evidence:
+    return _not_built(experiment, Rung.ENGINE, "the engine rung is not built yet")
+
+
+MEASURES: dict[Rung, Work] = {
+    Rung.STATIC: static,
+    Rung.NUMERICS: numerics,
+    Rung.MICROBENCH: microbench,
+    Rung.OVERLAP: overlap,
+    Rung.ENGINE: engine,
+    Rung.SERVICE: service,
+}
 
 
 def criteria_of(experiment: Experiment) -> Criteria:
@@ -102,4 +152,22 @@ def criteria_of(experiment: Experiment) -> Criteria:
         case KernelTarget(problem=name):
             return load_problem(name).criteria
         case StackTarget(scenario=path):
-            return load_scenario(path)
+            return load_criteria(located(path), Scenario)
+
+
+def _kernel(experiment: Experiment) -> tuple[Problem, KernelCandidate, Build]:
+    asked, built = experiment.hypothesis, experiment.build
+    if not isinstance(asked.target, KernelTarget) or not isinstance(asked.change, KernelCandidate) or built is None:
+        raise Broken("a kernel rung was asked of something that is no built kernel", "this is a defect of infra-agent")
+    return load_problem(asked.target.problem), asked.change, built
+
+
+def _not_built(experiment: Experiment, rung: Rung, why: str) -> Evidence:
+    environment = experiment.build.environment if experiment.build else Environment(facts={})
+    return Evidence(
+        subject=experiment.hypothesis_id,
+        rung=rung,
+        environment=environment,
+        evaluator_digest=digest(why),
+        not_run=why,
+    )

@@ -1,5 +1,6 @@
 """Valid records to start from. Tests change the one thing that they are about."""
 
+from tasks.plan import make_plan
 from tasks.records import (
     Arm,
     Block,
@@ -19,7 +20,6 @@ from tasks.records import (
     StackTarget,
     digest,
 )
-from tasks.plan import make_plan
 
 ENVIRONMENT = Environment(facts={"triton": "3.8.0", "cpu": "example"})
 

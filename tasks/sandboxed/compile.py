@@ -84,6 +84,7 @@ class RecordingDriver(DriverBase):
                 "constexprs": {p.name: worker.plain(values[p.name]) for p in kernel.params if p.is_constexpr},
                 "cubin": function, "num_warps": metadata.num_warps, "num_stages": metadata.num_stages,
                 "num_ctas": metadata.num_ctas, "shared_bytes": metadata.shared,
+                "global_scratch_bytes": metadata.global_scratch_size,
             })  # fmt: skip
 
         return launch

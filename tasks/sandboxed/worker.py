@@ -19,8 +19,8 @@ STAGE = Path("/stage")
 CANDIDATE = STAGE / "candidate.py"
 ALLOCATIONS_AND_VIEWS = {
     "empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "view", "_unsafe_view", "alias", "t",
-    "_reshape_alias", "as_strided", "detach", "expand", "permute", "transpose", "squeeze", "unsqueeze", "slice", "select",
-    "unbind", "split", "split_with_sizes", "diagonal", "unfold", "view_as",
+    "_reshape_alias", "as_strided", "detach", "expand", "permute", "transpose", "squeeze", "unsqueeze", "slice",
+    "select", "unbind", "split", "split_with_sizes", "diagonal", "unfold", "view_as",
 }  # fmt: skip
 
 

@@ -33,7 +33,9 @@ def emitted(work: float = 80.0, changed: float = 1.0, **of_candidate: float) -> 
     for workload, size in (("B1", 1.0), ("B8", 8.0)):
         for arm, count in ((INC, 100.0), (CAN, work)):
             extra = of_candidate if arm is CAN else {}
-            blocks += [block(arm, "warp_instructions", count * size, workload=workload, part=part) for part in (None, "k")]
+            blocks += [
+                block(arm, "warp_instructions", count * size, workload=workload, part=part) for part in (None, "k")
+            ]
             blocks += [
                 block(arm, "mufu", count * size / 10, workload=workload),
                 block(arm, "registers", extra.get("registers", 64.0), workload=workload, part="k"),
@@ -45,7 +47,9 @@ def emitted(work: float = 80.0, changed: float = 1.0, **of_candidate: float) -> 
     return evidence(Rung.STATIC, *blocks)
 
 
-def with_evidence(*found: Evidence, question: Question = Question.LESS_WORK, budget_s: float | None = None) -> Experiment:
+def with_evidence(
+    *found: Evidence, question: Question = Question.LESS_WORK, budget_s: float | None = None
+) -> Experiment:
     view = experiment(kernel_hypothesis(question), budget_s)
     view = view.with_record(build(view.hypothesis))
     for one in found:
@@ -108,7 +112,9 @@ def test_a_result_that_is_not_finite_is_rejected() -> None:
 
 
 def test_an_incumbent_that_fails_is_our_fault() -> None:
-    blocks = tuple(b.model_copy(update={"value": 0.5}) if b.observable == "out_rel_error" else b for b in right_results().blocks)
+    blocks = tuple(
+        b.model_copy(update={"value": 0.5}) if b.observable == "out_rel_error" else b for b in right_results().blocks
+    )
     assert outcome(with_evidence(evidence(Rung.NUMERICS, *blocks)))[0] is Outcome.BROKEN
 
 

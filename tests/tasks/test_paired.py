@@ -25,9 +25,18 @@ def pairs(effect_pct: float, noise: float, count: int, seed: int = 0) -> tuple[B
 
 
 def interval(low: float, high: float) -> Interval:
+    middle = (low + high) / 2
     return Interval(
-        observable="x", unit="%", workload="w", estimate=(low + high) / 2, low=low, high=high, confidence=0.95, blocks=9, method="m"
-    )  # fmt: skip
+        observable="x",
+        unit="%",
+        workload="w",
+        estimate=middle,
+        low=low,
+        high=high,
+        confidence=0.95,
+        blocks=9,
+        method="m",
+    )
 
 
 def test_pairs_are_matched_by_order_whichever_arm_goes_first() -> None:

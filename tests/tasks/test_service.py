@@ -15,11 +15,13 @@ from serving.engine_env import Engine
 from serving.errors import BadInput, Broken
 from serving.home import home
 from serving.launch import EngineEnded, Server
+from serving.scenario import Scenario
 from serving.stack import load_stack
+from tasks.criteria import load_criteria
 from tasks.judge_service import judge_service
 from tasks.records import Arm, Evidence, Hypothesis, Outcome, RoleEdit, Rung, StackEdit, StackTarget, digest
-from tasks.service import build_stack, check_edit, measure_service
-from tasks.service_criteria import load_criteria
+from tasks.service import measure_service
+from tasks.service_arms import build_stack, check_edit
 
 SERVING = Path(__file__).parents[2] / "serving"
 OPTIONS = {
@@ -124,7 +126,7 @@ def test_the_layers_of_the_server_are_recorded_only_when_its_counts_agree_with_t
 
 def test_failed_requests_are_counted_and_judged_before_any_latency(setup: Setup) -> None:
     setup.engines[Arm.CANDIDATE].fail_every = 2
-    judged = judge_service(measure_service(setup.hypothesis()), load_criteria(setup.scenario), True)
+    judged = judge_service(measure_service(setup.hypothesis()), load_criteria(setup.scenario, Scenario), True)
     assert judged.outcome is Outcome.REJECTED
     assert "requests failed" in judged.reason
 
@@ -136,7 +138,7 @@ def test_a_candidate_that_computes_something_else_is_rejected_and_never_timed(
     setup.engines[Arm.CANDIDATE].drift = drift
     evidence = measure_service(setup.hypothesis())
     assert not any(engine.seen for engine in setup.engines.values())
-    judged = judge_service(evidence, load_criteria(setup.scenario), True)
+    judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
     assert judged.outcome is Outcome.REJECTED
     assert "log-probabilities" in judged.reason
 
@@ -216,7 +218,7 @@ def test_an_option_that_sglang_lacks_is_bad_input_for_a_person_and_a_failed_buil
 
 
 def test_every_limit_of_a_scenario_can_be_cited(setup: Setup) -> None:
-    criteria = load_criteria(setup.scenario)
+    criteria = load_criteria(setup.scenario, Scenario)
     assert criteria.cite("guard.greatest_logprob_drift").value == 0.001
     assert criteria.cite("primary").value == "ttft_mean_ms"
     assert all(criteria.limit(key) >= 0 for key in criteria.keys("vetoes"))

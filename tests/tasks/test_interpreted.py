@@ -1,0 +1,58 @@
+"""The interpreter is believed only after it has shown that it rounds like a GPU."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from kernel_sources import INCUMBENT
+
+from serving.errors import Broken
+from tasks import sandbox as module
+from tasks.interpreted import interpret, make_expected
+from tasks.problem import Problem
+from tasks.sandbox import SCRIPTS, Limits, run_sandboxed
+
+SELF_TEST = """
+import json, os, sys
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path.insert(0, "/scripts")
+import rounding
+before = rounding.self_test()
+rounding.install()
+json.dump([before, rounding.self_test()], open("/stage/found.json", "w"))
+"""
+
+
+@pytest.fixture
+def scripts(sandbox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of our workers that a test may damage."""
+    folder = Path(shutil.copytree(SCRIPTS, tmp_path / "scripts"))
+    monkeypatch.setattr(module, "SCRIPTS", folder)
+    return folder
+
+
+def test_the_self_test_fails_without_the_correction_and_passes_with_it(scripts: Path, tmp_path: Path) -> None:
+    (scripts / "script.py").write_text(SELF_TEST)
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    ending = run_sandboxed("script.py", [], stage, Limits())
+    assert ending.kind == "ok", ending.output_tail
+    without, corrected = json.loads((stage / "found.json").read_text())
+    assert "does not round fp32 to torch.bfloat16" in without
+    assert corrected is None
+
+
+def test_an_interpreter_that_rounds_wrongly_is_our_fault(scripts: Path, tiny: Problem) -> None:
+    worker = scripts / "interpret.py"
+    worker.write_text(worker.read_text().replace("    rounding.install()\n", ""))
+    with pytest.raises(Broken, match="the Triton interpreter cannot be trusted"):
+        interpret(tiny, tiny.incumbent, make_expected(tiny, 1).inputs)
+
+
+def test_the_exact_results_never_reach_the_candidates_folder(scripts: Path, tiny: Problem, tmp_path: Path) -> None:
+    spy = INCUMBENT.replace(
+        "import triton\n", "import os\nimport triton\nassert False, sorted(os.listdir('/stage'))\n", 1
+    )
+    result = interpret(tiny, tiny.incumbent.model_copy(update={"source": spy}), make_expected(tiny, 1).inputs)
+    assert "['candidate.py', 'inputs.npz', 'request.json']" in str(result.fault)

