@@ -104,7 +104,9 @@ def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path) -> Engi
         )
     own = ["--model-path", str(model.folder), "--host", "127.0.0.1", "--port", str(role.port)]
     command = [str(engine().python), "-P", "-m", "sglang.launch_server", *own, *spec.argv("server")]
-    environment = process_environment(str(role.arguments.get("device")), role.environment)
+    # Through a file, because torch's TCP store listens on every interface whatever address it is given.
+    meeting = {"SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE": f"file://{(run_dir / name / 'rendezvous').resolve()}"}
+    environment = process_environment(str(role.arguments.get("device")), meeting | role.environment)
     process = start(name, command, environment, role.port, run_dir)
     log.info("%s: starting on port %d, log in %s", name, role.port, process.log_file)
     return process
