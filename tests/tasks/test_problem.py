@@ -67,7 +67,7 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
         ("workloads.json", '"version": 1,', '"version": 1', "not valid JSON"),
         ("workloads.json", '"axes": {"B": 1, "H": 2, "slots": 3}', '"axes": {"B": 1, "H": 2}', "sizes other axes"),
         ("workloads.json", "slow_decay_bf16", "slow_decay_fp32", "same name"),
-        ("definition.yaml", "shape: [B, H, K], dtype: activation, desc", "shape: [B, G, K], dtype: activation, desc", "axis `G`"),
+        ("definition.yaml", "a: {shape: [B, H, K]", "a: {shape: [B, G, K]", "axis `G`"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_file_is_named(folder: Path, name: str, old: str, new: str, words: str) -> None:

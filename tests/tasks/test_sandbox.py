@@ -85,6 +85,7 @@ def test_a_script_that_ends_well_is_ok_and_may_write_only_to_its_folder(run: Run
     [
         ("raise ValueError('bad')", "crashed", "status 1: ValueError: bad"),
         ("import os; os._exit(7)", "crashed", "status 7"),
+        ("import os; print('bwrap: no', flush=True); os._exit(125)", "crashed", "status 125: bwrap: no"),
         ("import os; os.abort()", "crashed", "SIGABRT"),
         ("import signal; signal.raise_signal(signal.SIGSEGV)", "crashed", "SIGSEGV"),
         ("x = bytearray(2 << 30)", "limit", "more memory than the limit of 1073741824 bytes"),

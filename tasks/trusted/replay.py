@@ -1,0 +1,184 @@
+"""Loads the cubins of both arms, launches them as described, and times them. Argument: a folder with request.json.
+
+Runs on a GPU machine in a process of its own, because a faulty kernel takes the CUDA context with it. No candidate
+source is loaded here. Not yet run on a GPU.
+"""
+
+# mypy: ignore-errors
+
+import ctypes
+import hashlib
+import importlib.util
+import json
+import struct
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+SHARED_WITHOUT_ASKING = 48 << 10
+WARM_UP = 3
+SCALARS = {
+    "i1": ctypes.c_int8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
+    "u1": ctypes.c_uint8, "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
+    "fp32": ctypes.c_float, "fp64": ctypes.c_double,
+}  # fmt: skip
+
+
+class KernelFault(Exception):
+    """A launch that the driver refuses or that fails on the GPU."""
+
+
+class Driver:
+    """The four calls of the CUDA driver that a launch needs."""
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.functions = {}
+
+    def call(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        if status != 0:
+            text = ctypes.c_char_p()
+            self.library.cuGetErrorString(status, ctypes.byref(text))
+            raise KernelFault(f"{name}: {(text.value or b'').decode()} ({status})")
+
+    def function(self, path, launch):
+        key = (str(path), launch["kernel"])
+        if key not in self.functions:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            self.call("cuModuleLoadData", ctypes.byref(module), path.read_bytes())
+            self.call("cuModuleGetFunction", ctypes.byref(function), module, launch["kernel"].encode())
+            if launch["shared_bytes"] > SHARED_WITHOUT_ASKING:
+                self.call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, launch["shared_bytes"])
+            self.functions[key] = function
+        return self.functions[key]
+
+
+def pack(arguments, addresses):
+    """ctypes values in the order of the machine code; the two null pointers are Triton's unused scratch and profile."""
+    values = []
+    for x in arguments:
+        if x["type"].startswith("*"):
+            values.append(ctypes.c_uint64(addresses[x["buffer"]] + x["offset_bytes"]))
+        elif x["type"] in SCALARS:
+            values.append(SCALARS[x["type"]](x["value"]))
+        else:
+            raise KernelFault(f"an argument of type `{x['type']}` cannot be launched here")
+    return [*values, ctypes.c_uint64(0), ctypes.c_uint64(0)]
+
+
+def text_sha256(cubin):
+    """sha256 of the first `.text` section of an ELF."""
+    table, (size, count, names) = struct.unpack_from("<Q", cubin, 40)[0], struct.unpack_from("<HHH", cubin, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + i * size) for i in range(count)]
+    for x in sections:
+        start = sections[names][4] + x[0]
+        if cubin[start : start + 6] == b".text.":
+            return hashlib.sha256(cubin[x[4] : x[4] + x[5]]).hexdigest()
+    raise KernelFault("a cubin without machine code")
+
+
+class Step:
+    """All launches of one arm for one workload, ready to go."""
+
+    def __init__(self, driver, arm, workload, tensors):
+        self.scratch, self.launches = {}, []
+        for launch in arm["launches"][workload["name"]]:
+            if launch["num_ctas"] != 1 or launch["global_scratch_bytes"]:
+                raise KernelFault("clusters and device-side descriptors cannot be launched here")
+            for name, size in launch["scratch_bytes"].items():
+                self.scratch.setdefault(name, torch.empty(size, dtype=torch.uint8, device="cuda"))
+            addresses = {name: x.data_ptr() for name, x in (tensors | self.scratch).items()}
+            function = driver.function(Path(arm["cubins"], f"{launch['cubin']}.cubin"), launch)
+            values = pack(launch["arguments"], addresses)
+            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(x) for x in values))
+            threads = launch["num_warps"] * 32
+            self.launches.append((function, launch["grid"], threads, launch["shared_bytes"], pointers, values))
+        self.driver = driver
+
+    def go(self, stream):
+        for function, grid, threads, shared, pointers, _ in self.launches:
+            self.driver.call("cuLaunchKernel", function, *grid, threads, 1, 1, shared, stream, pointers, None)
+
+
+def timed_us(step, tensors, first_state, flush):
+    """Microseconds of one step on the device. The flush keeps the queue full, so no launch gap is timed."""
+    tensors["state"].copy_(first_state)
+    tensors["out"].fill_(float("nan"))
+    flush.zero_()
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    before.record()
+    step.go(stream)
+    after.record()
+    torch.cuda.synchronize()
+    return before.elapsed_time(after) * 1e3
+
+
+def error(found, exact):
+    if not torch.isfinite(found).all():
+        return None
+    return ((found.double() - exact).norm() / exact.norm()).item()
+
+
+def prepare(request, reference, workload):
+    """Tensors on the GPU, the state to start from, and the exact results."""
+    check = {**workload, "steps": 1, "inputs": {}}
+    fixed, per_step = reference.make_inputs(check, workload["axes"], request["seed"])
+    tensors = {n: x.cuda() for n, x in fixed.items()} | {n: x[0].contiguous().cuda() for n, x in per_step.items()}
+    scalars = {x["name"]: x["value"] for x in workload["arguments"] if "value" in x}
+    out, state = reference.step(**tensors, **scalars)
+    for x in workload["arguments"]:
+        if x.get("role") == "out":
+            tensors[x["name"]] = torch.empty(x["shape"], dtype=getattr(torch, x["dtype"]), device="cuda")
+    return tensors, tensors["state"].clone(), {"out": out, "state": state}
+
+
+def measure(request, result, reference):
+    driver, flush = Driver(), torch.empty(request["flush_bytes"], dtype=torch.uint8, device="cuda")
+    for workload in request["workloads"]:
+        result["fault_of"] = None
+        tensors, first_state, exact = prepare(request, reference, workload)
+        steps = {}
+        for name, arm in request["arms"].items():
+            result["fault_of"] = name
+            steps[name] = Step(driver, arm, workload, tensors)
+            for launch in arm["launches"][workload["name"]]:
+                content = Path(arm["cubins"], f"{launch['cubin']}.cubin").read_bytes()
+                result["loaded"].setdefault(name, {})[launch["cubin"]] = text_sha256(content)
+            for _ in range(WARM_UP):
+                timed_us(steps[name], tensors, first_state, flush)
+        for order in workload["orders"]:
+            for name in order:
+                result["fault_of"] = name
+                started = time.time()
+                spent = timed_us(steps[name], tensors, first_state, flush)
+                sample = {"workload": workload["name"], "arm": name, "time_us": spent, "started_s": started}
+                result["samples"].append(sample)
+                found = {x: error(tensors[x], exact[x]) for x in exact} if order is workload["orders"][-1] else None
+                if found:
+                    result["errors"].setdefault(name, {})[workload["name"]] = found
+    result["fault_of"] = None
+
+
+def main(folder):
+    request = json.loads(Path(folder, "request.json").read_text())
+    torch.cuda.init()
+    torch.empty(1, device="cuda")
+    Path(folder, "reference.py").write_text(request["reference"])
+    spec = importlib.util.spec_from_file_location("reference", Path(folder, "reference.py"))
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    result = {"nonce": request["nonce"], "samples": [], "errors": {}, "loaded": {}, "fault_of": None, "fault": None}
+    try:
+        measure(request, result, reference)
+    except (KernelFault, torch.AcceleratorError) as fault:
+        result["fault"] = str(fault).splitlines()[0]
+    Path(folder, "result.json").write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
