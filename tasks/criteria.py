@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serving.documents import read_document, read_text
 from serving.home import portable
+from tasks.ending import Limits
 from tasks.records import Criterion, Scalar, Text, digest
-from tasks.sandbox import Limits
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

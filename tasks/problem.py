@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from serving.documents import read_document, read_text, validate
 from serving.errors import BadInput
+from tasks.bubblewrap import SCRIPTS
 from tasks.criteria import Criteria, CriteriaFile, load_criteria
 from tasks.records import KernelCandidate, Text, digest
-from tasks.sandbox import SCRIPTS
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 Dtype = Literal["float32", "bfloat16", "int32"]

@@ -1,7 +1,7 @@
 """Reads machine code without a GPU: identity, instruction counts by kind, access widths, registers and spills.
 
 Counts are of instructions as they stand in the code, for one warp. They equal what a warp executes only where the code
-has no loop, so `loops` says whether it has one; slow paths behind a branch are counted once.
+has no loop and calls no function, so `loops` says whether it may; slow paths behind a branch are counted once.
 """
 
 import hashlib
@@ -92,12 +92,13 @@ def read_code(cubin: bytes) -> Code:
         listing = _tool("nvdisasm", "-json", path)
         usage = dict(re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", _tool("cuobjdump", "-res-usage", path)))
     try:
-        function = json.loads(listing)[1][0]
-        body = _body(function["sass-instructions"])
+        functions = json.loads(listing)[1]
+        bodies = [_body(function["sass-instructions"]) for function in functions]
         resources = {name: int(usage[name]) for name in ("REG", "STACK", "SHARED", "LOCAL")}
     except (ValueError, LookupError, TypeError) as error:
         raise Unreadable(f"the disassembler does not understand the cubin: {error!r}") from None
-    return _count(function["function-name"], sha, body, resources)
+    code = _count(str(functions[0]["function-name"]), sha, bodies[0], resources)
+    return code if len(bodies) == 1 else code.model_copy(update={"loops": True})
 
 
 def _tool(name: str, option: str, path: Path) -> str:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from tasks.sandbox import Ending, Limits, limit_in, run_sandboxed
+from tasks.ending import Ending, Limits, limit_in
+from tasks.sandbox import run_sandboxed
 
 Result = TypeVar("Result", bound=BaseModel)
 _MAX_RESULT_BYTES = 64 << 20

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from serving.errors import Broken
 from tasks.records import Environment
-from tasks.sandbox_probe import sandbox_mode
+from tasks.sandbox import sandbox_mode
 
 BLACKWELL = 100
 _PTXAS_TIMEOUT_S = 30

@@ -10,7 +10,7 @@ import yaml
 
 from serving.errors import Broken
 from tasks.problem import KERNELS, Problem, load_problem
-from tasks.sandbox_probe import sandbox_mode
+from tasks.sandbox import sandbox_mode
 
 MakeProblem = Callable[..., Problem]
 

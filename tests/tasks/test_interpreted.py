@@ -8,10 +8,12 @@ import pytest
 from kernel_sources import INCUMBENT
 
 from serving.errors import Broken
-from tasks import sandbox as module
+from tasks import bubblewrap as module
+from tasks.bubblewrap import SCRIPTS
+from tasks.ending import Limits
 from tasks.interpreted import interpret, make_expected
 from tasks.problem import Problem
-from tasks.sandbox import SCRIPTS, Limits, run_sandboxed
+from tasks.sandbox import run_sandboxed
 
 SELF_TEST = """
 import json, os, sys

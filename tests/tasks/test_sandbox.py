@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from serving.errors import Broken
-from tasks import sandbox as module
-from tasks import sandbox_probe
-from tasks.sandbox import Ending, Limits, bwrap, run_sandboxed
+from tasks import bubblewrap as module
+from tasks import sandbox as probing
+from tasks.bubblewrap import bwrap
+from tasks.ending import Ending, Limits
+from tasks.sandbox import run_sandboxed
 
 LIMITS = Limits(cpu_s=10, wall_s=20.0, memory_bytes=1 << 30, file_bytes=1 << 20, output_bytes=1 << 16)
 
@@ -52,7 +54,7 @@ def test_the_probe_finds_no_hole(sandbox: str) -> None:
 )
 def test_a_hole_that_the_probe_finds_refuses_every_candidate(monkeypatch: pytest.MonkeyPatch, hole: str) -> None:
     name, value = hole.split("=")
-    found = sandbox_probe._EXPECTED | {name: value}
+    found = probing._EXPECTED | {name: value}
 
     def leak(script: str, arguments: list[str], stage: Path, limits: Limits) -> Ending:
         import json
@@ -60,9 +62,9 @@ def test_a_hole_that_the_probe_finds_refuses_every_candidate(monkeypatch: pytest
         (stage / "probe.json").write_text(json.dumps(found))
         return Ending(kind="ok", reason="", output_tail="", wall_s=0.0, cpu_s=0.0)
 
-    monkeypatch.setattr(sandbox_probe, "run_unprobed", leak)
+    monkeypatch.setattr(probing, "run_in_bubblewrap", leak)
     with pytest.raises(Broken, match=f"the sandbox leaks: `{hole}`"):
-        sandbox_probe.sandbox_mode.__wrapped__()
+        probing.sandbox_mode.__wrapped__()
 
 
 def test_only_a_few_harmless_variables_are_visible_inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +140,9 @@ def test_an_interrupt_while_waiting_ends_the_process_and_is_passed_on(run: Run) 
 def test_the_sandbox_dies_with_the_process_that_started_it(run: Run, tmp_path: Path) -> None:
     run.script.write_text("import time; time.sleep(77.25)")
     starter = (
-        "import sys; from pathlib import Path; from tasks import sandbox\n"
-        "sandbox.SCRIPTS = Path(sys.argv[1])\n"
-        "sandbox.run_unprobed('script.py', ['marker-7725'], Path(sys.argv[2]), sandbox.Limits())"
+        "import sys; from pathlib import Path; from tasks import bubblewrap\n"
+        "bubblewrap.SCRIPTS = Path(sys.argv[1])\n"
+        "bubblewrap.run_in_bubblewrap('script.py', ['marker-7725'], Path(sys.argv[2]), bubblewrap.Limits())"
     )
     process = subprocess.Popen([sys.executable, "-c", starter, str(run.script.parent), str(run.stage)])
     deadline = time.monotonic() + 20
