@@ -132,10 +132,10 @@ def _wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, Engi
                     f"`{name}` was not ready after {waited_s:.0f} s",
                     f"see {process.log_file}, or raise `ready_timeout_s`",
                 )
-        if time.monotonic() - said >= PROGRESS_S:
+        if time.monotonic() - said >= PROGRESS_S and len(ready_s) + len(ended) < len(started):
             said = time.monotonic()
             waiting = [name for name in started if name not in ready_s and name not in ended]
-            log.info("%.0f s: waiting for %s", said - begun, " and ".join(waiting) or "nobody")
+            log.info("%.0f s: waiting for %s", said - begun, " and ".join(waiting))
         time.sleep(POLL_S)
     for name in started:
         if name in ended:
