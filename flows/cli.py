@@ -53,7 +53,7 @@ def run(
 
 
 @cli.command()
-@click.argument("rung", type=click.Choice(RUNGS))
+@click.argument("rung", type=click.Choice(RUNGS), metavar="RUNG")
 @click.argument("target", type=click.Path(path_type=Path))
 @JSON
 def check(rung: str, target: Path, json_file: Path | None) -> None:

@@ -60,7 +60,8 @@ def validate(document: dict[str, Any], model: type[Model], source: str) -> Model
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt key also leaves its right spelling missing: the misspelling is the one to name.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
         if first["type"] == "extra_forbidden":
             key = str(first["loc"][-1])

@@ -58,7 +58,7 @@ def verdict_text(experiment: Experiment) -> str:
         lines.append(f"    implies: {finding.implies}")
         if finding.next_test:
             lines.append(f"    next: {finding.next_test}")
-    lines += [f"  {what}: not run ({why})" for what, why in verdict.not_run.items()]
+    lines += [f"  {what}: not run ({why})" for what, why in _grouped(verdict.not_run).items()]
     lines.append(f"  id: {experiment.hypothesis_id[:16]}  attempt: {experiment.attempt}")
     return "\n".join(lines)
 
@@ -102,6 +102,14 @@ def findings_table(experiment: Experiment) -> list[Row]:
         }
         for finding in (experiment.verdict.findings if experiment.verdict else ())
     ]
+
+
+def _grouped(not_run: dict[str, str]) -> dict[str, str]:
+    """Names with the same reason on one line."""
+    by_reason: dict[str, list[str]] = {}
+    for what, why in not_run.items():
+        by_reason.setdefault(why, []).append(what)
+    return {", ".join(names): why for why, names in by_reason.items()}
 
 
 def _prediction(experiment: Experiment) -> str:

@@ -1,0 +1,170 @@
+"""The command: exit status by contract, and messages that help."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows import cli
+from serving.errors import BadInput, Broken
+from serving.home import REPOSITORY
+
+PROBLEM = REPOSITORY / "kernels" / "kda_decode"
+HOIST = (
+    (PROBLEM / "hypotheses" / "hoist_gate.yaml").read_text().replace("../hoist_gate.py", str(PROBLEM / "hoist_gate.py"))
+)
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of the command in this process."""
+    monkeypatch.setattr("sys.argv", ["infra-agent", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+        raise SystemExit(0)
+    out, err = capsys.readouterr()
+    code = ended.value.code
+    return (code if isinstance(code, int) else 0), out, err
+
+
+def written(tmp_path: Path, content: str | bytes) -> str:
+    path = tmp_path / "hypothesis.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+BAD_FILES = {
+    "empty": ("", "is empty"),
+    "only blanks": (" \n\n", "is empty"),
+    "binary": (b"\x00\xff\x01", "not UTF-8 text"),
+    "a list": ("- a\n- b\n", "does not hold a YAML mapping"),
+    "not YAML": ("title: [unclosed", "not valid YAML"),
+    "a missing key": ("title: x\n", "field required"),
+    "an unknown key": (HOIST + "colour: red\n", "unknown key `colour`"),
+    "a misspelt key": (HOIST.replace("title:", "titel:", 1), "unknown key `titel`"),
+    "an unknown problem": (HOIST.replace("problem: kda_decode", "problem: nope"), "unknown kernel problem `nope`"),
+    "an unknown question": (HOIST.replace("less emitted work", "is it pretty"), "`question`"),
+    "a missing source": (HOIST.replace("hoist_gate.py", "nowhere.py"), "no such file"),
+    "a prediction without size": (HOIST.replace("direction: down", "direction: same"), "prediction"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_FILES)
+def test_a_bad_hypothesis_file_is_exit_2_with_a_hint_and_leaves_no_record(
+    what: str, tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, words = BAD_FILES[what]
+    status, out, err = run(capsys, monkeypatch, "run", written(tmp_path, content))
+    assert status == 2
+    assert out == ""
+    assert err.startswith("error: ")
+    assert "\nhint: " in err
+    assert words in err
+    assert "Traceback" not in err
+    assert not (own_home / "ledger").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "no-such-file.yaml"],
+        ["run", "."],
+        ["run"],
+        ["run", "x.yaml", "--upto", "wibble"],
+        ["run", "x.yaml", "--budget-s", "0"],
+        ["check", "wibble", "x.py"],
+        ["check", "static", "no-such-file.py"],
+        ["check", "static", "README.md"],
+        ["check", "engine", "README.md"],
+        ["ledger", "show", "no-such-id"],
+        ["ledger", "list", "--ledger", "nosuch://x"],
+        ["schema", "Nothing"],
+        ["wibble"],
+        *[[name] for name in cli.PLANNED],
+    ],
+    ids=" ".join,
+)
+def test_bad_usage_is_exit_2_with_a_hint(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, err = run(capsys, monkeypatch, *arguments)
+    assert (status, out) == (2, "")
+    assert "\nhint: " in err
+    assert "Traceback" not in err
+
+
+def test_a_plan_is_printed_with_reasons_and_nothing_is_run(
+    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = {}
+    for question in ("same results", "less emitted work", "faster kernel"):
+        text = HOIST.replace("question: less emitted work", f"question: {question}")
+        status, plans[question], _ = run(capsys, monkeypatch, "run", written(tmp_path, text), "--plan")
+        assert status == 0
+    assert len(set(plans.values())) == 3
+    assert "microbench answer" in plans["faster kernel"]
+    assert "microbench left out: not needed" in plans["less emitted work"]
+    assert not (own_home / "ledger").exists()
+
+
+def test_a_json_file_that_cannot_be_written_is_said_before_anything_runs(
+    tmp_path: Path, own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, _, err = run(
+        capsys, monkeypatch, "run", written(tmp_path, HOIST), "--json", str(tmp_path / "no" / "out.json")
+    )
+    assert status == 2
+    assert "out.json" in err
+    assert not (own_home / "ledger").exists()
+
+
+def test_a_ledger_that_cannot_be_written_is_broken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    status, _, err = run(capsys, monkeypatch, "run", written(tmp_path, HOIST), "--ledger", f"file://{tmp_path}/file/l")
+    assert status == 4
+    assert "not writable" in err
+
+
+def test_every_name_that_schema_lists_has_a_schema(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, names, _ = run(capsys, monkeypatch, "schema")
+    assert {"Experiment", "HypothesisFile", "Scenario", "StackSpec", "CriteriaFile"} <= set(names.split())
+    for name in names.split():
+        status, out, _ = run(capsys, monkeypatch, "schema", name)
+        assert status == 0
+        assert '"properties"' in out
+
+
+def test_help_names_every_command_of_the_contract() -> None:
+    shown: Result = CliRunner().invoke(cli.cli, ["--help"])
+    for name in ("run", "check", "ledger", "schema", "doctor", *cli.PLANNED):
+        assert f"  {name} " in shown.output
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(BadInput("bad", "fix"), 2), (Broken("broken", "wait"), 4), (KeyboardInterrupt(), 4)]
+)
+def test_faults_end_with_their_exit_status(
+    error: BaseException, status: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("flows.commands.list_ledger", fail)
+    given, _, err = run(capsys, monkeypatch, "ledger", "list")
+    assert given == status
+    assert "hint: " in err
+
+
+def test_doctor_lists_every_rung_and_ends_well(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFRA_AGENT_ENGINE", "/nowhere")
+    status, out, _ = run(capsys, monkeypatch, "doctor")
+    assert status == 0
+    for rung in ("static", "numerics", "microbench", "overlap", "engine", "service"):
+        assert rung in out
+    assert "no  engine environment" in out
+    assert "hint: run `make engine`" in out
