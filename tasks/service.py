@@ -19,13 +19,13 @@ from serving.errors import Broken
 from serving.home import home
 from serving.launch import EngineEnded, Server, running_together
 from serving.observables import OBSERVABLES
-from serving.quality import probe
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send, write_jsonl
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, digest
 from tasks.service_arms import Arms, arms_of, prove
 from tasks.service_environment import environment, evaluator_digest
+from tasks.service_quality import compare_quality
 
 log = logging.getLogger(__name__)
 
@@ -86,40 +86,17 @@ def _compare(
         proof = prove(arms, servers, resolved, observed.run_dir / "arms.json")
         observed.engagement, observed.fault = proof.engagement, proof.fault
         log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen}" for e in proof.engagement))
-        if proof.fault is None and _computes_the_same(arms.scenario, servers, observed):
+        if proof.fault is not None:
+            return
+        quality = compare_quality(arms.scenario, servers)
+        observed.blocks += quality.blocks
+        if quality.same:
             _send_traffic(arms.scenario, servers, rng, observed, enough)
     except Broken as broken:
         ended = servers[Arm.CANDIDATE].ended()
         if ended is None or servers[Arm.INCUMBENT].ended() is not None:
             raise
         raise ended from broken
-
-
-def _computes_the_same(scenario: Scenario, servers: Mapping[str, Server], observed: Observed) -> bool:
-    """Notes the drift of each prompt. False if it is above the limit of the scenario, and then nothing is timed."""
-    incumbent, candidate = (servers[arm].base_url for arm in Arm)
-    probes = probe(incumbent, candidate, scenario.guard, scenario.traffic.token_ids, scenario.traffic.seed)
-    for order, found in enumerate(probes):
-        workload = f"guard-{found.prompt_tokens}-tokens"
-        for arm, name, unit, value, reason in (
-            (Arm.INCUMBENT, "logprob_floor", "nats", found.floor, None),
-            (Arm.CANDIDATE, "logprob_drift", "nats", found.drift, found.reason),
-            (Arm.CANDIDATE, "greedy_mismatches", "tokens", float(found.greedy_mismatches), None),
-        ):
-            observed.blocks.append(
-                Block(arm=arm, observable=name, unit=unit, workload=workload, value=value, order=order, reason=reason)
-            )
-    known = [p.drift for p in probes if p.drift is not None]
-    limit = max(scenario.guard.greatest_logprob_drift, *(p.floor for p in probes))
-    log.info("largest log-probability drift: %s nats (limit %g)", max(known, default=None), limit)
-    same = len(known) == len(probes) and max(known) <= limit
-    if not same:
-        # No traffic follows, and a judge asks first whether requests failed: those of the guard did not.
-        workload = "guard"
-        observed.blocks += [
-            Block(arm=arm, observable="failed_pct", unit="%", workload=workload, value=0.0, order=0) for arm in Arm
-        ]
-    return same
 
 
 def _send_traffic(
