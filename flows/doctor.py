@@ -111,7 +111,7 @@ def _ptxas() -> str:
 
 
 def _sandbox() -> str:
-    from tasks.sandbox_probe import sandbox_mode
+    from tasks.sandbox import sandbox_mode
 
     return sandbox_mode()
 
