@@ -18,11 +18,12 @@ HOIST = (
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, str, str]:
     """Exit status, stdout and stderr of the command in this process."""
     monkeypatch.setattr("sys.argv", ["infra-agent", *arguments])
-    with pytest.raises(SystemExit) as ended:
+    code: object = 0
+    try:
         cli.main()
-        raise SystemExit(0)
+    except SystemExit as ended:
+        code = ended.code
     out, err = capsys.readouterr()
-    code = ended.value.code
     return (code if isinstance(code, int) else 0), out, err
 
 

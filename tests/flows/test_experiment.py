@@ -1,0 +1,114 @@
+"""The flow: stages in order, early returns, artifacts, and no fault of ours as a verdict on a hypothesis."""
+
+from pathlib import Path
+
+import pytest
+from examples import block, build, evidence, experiment, kernel_hypothesis
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+from flows.experiment import run_experiment
+from serving.errors import Broken
+from tasks import stages
+from tasks.ledger import Ledger, latest
+from tasks.plan import make_plan
+from tasks.records import Arm, Build, Evidence, Experiment, Outcome, Question, Rung
+
+pytestmark = [
+    pytest.mark.flow,
+    pytest.mark.usefixtures("prefect_server"),
+    pytest.mark.filterwarnings("ignore"),  # of Prefect's own
+]
+
+
+@pytest.fixture
+def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stands in for build and the rungs; tests replace one of them. Returns what ran, in order."""
+    ran: list[str] = []
+
+    def built(view: Experiment) -> Build:
+        ran.append("build")
+        return build(view.hypothesis)
+
+    def numerics(view: Experiment) -> Evidence:
+        ran.append("numerics")
+        return evidence(Rung.NUMERICS, *(block(arm, "out_rel_error", 1e-7) for arm in Arm))
+
+    def microbench(view: Experiment) -> Evidence:
+        ran.append("microbench")
+        return evidence(Rung.MICROBENCH, not_run="no GPU", engagement=())
+
+    monkeypatch.setattr(stages, "build", built)
+    monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, numerics)
+    monkeypatch.setitem(stages.MEASURES, Rung.MICROBENCH, microbench)
+    return ran
+
+
+def asked(question: Question, problem: str = "kda_decode") -> Experiment:
+    view = experiment(kernel_hypothesis(question))
+    target = view.hypothesis.target.model_copy(update={"problem": problem})
+    hypothesis = view.hypothesis.model_copy(update={"target": target})
+    plan = make_plan(hypothesis)
+    return Experiment(hypothesis_id=hypothesis.id, attempt="20260101T000000Z-aaaaaa", hypothesis=hypothesis, plan=plan)
+
+
+def test_a_verdict_ends_the_flow_and_everything_is_in_ledger_and_artifacts(tmp_path: Path, visited: list[str]) -> None:
+    url = f"file://{tmp_path}/ledger"
+    ended = run_experiment(asked(Question.SAME_RESULTS), url)
+    assert visited == ["build", "numerics"]
+    assert ended.verdict is not None
+    assert ended.verdict.outcome is Outcome.PASSED
+    assert latest(Ledger(url), ended.hypothesis_id) == ended
+    with get_client(sync_client=True) as client:
+        kinds = {
+            prefix: client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(like_=f"{prefix}%")))
+            for prefix in ("experiment", "findings")
+        }
+    assert any("PASSED: hoist the gate" in str(found.data) for found in kinds["experiment"])
+    assert kinds["findings"]
+
+
+def test_a_fault_of_ours_ends_broken_with_its_reason(
+    tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(view: Experiment) -> Evidence:
+        raise Broken("kernel process was killed", "run it again")
+
+    monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, killed)
+    ended = run_experiment(asked(Question.SAME_RESULTS), f"file://{tmp_path}/ledger")
+    assert ended.verdict is not None
+    assert ended.verdict.outcome is Outcome.BROKEN
+    assert "kernel process was killed" in ended.verdict.reason
+    assert latest(Ledger(f"file://{tmp_path}/ledger"), ended.hypothesis_id).build is not None
+
+
+def test_an_unexpected_error_is_broken_too(tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def defect(view: Experiment) -> Evidence:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, defect)
+    ended = run_experiment(asked(Question.SAME_RESULTS), f"file://{tmp_path}/ledger")
+    assert ended.verdict is not None
+    assert ended.verdict.outcome is Outcome.BROKEN
+    assert "ZeroDivisionError" in ended.verdict.reason
+
+
+def test_an_interrupt_is_recorded_and_passed_on(
+    tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(view: Experiment) -> Evidence:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, interrupted)
+    view = asked(Question.SAME_RESULTS)
+    with pytest.raises(KeyboardInterrupt):
+        stages.run_stage("microbench", view.with_record(build(view.hypothesis)), f"file://{tmp_path}/ledger")
+    (entry,) = Ledger(f"file://{tmp_path}/ledger").read().entries
+    assert entry.record["outcome"] == "BROKEN"
+    assert "interrupted" in entry.record["reason"]
+
+
+def test_a_measurement_asked_for_twice_is_made_twice(tmp_path: Path, visited: list[str]) -> None:
+    for _ in range(2):
+        run_experiment(asked(Question.SAME_RESULTS), f"file://{tmp_path}/ledger")
+    assert visited.count("numerics") == 2
