@@ -168,13 +168,14 @@ def headline(rows: list[dict[str, float | str]]) -> dict[str, float]:
         "blocks_ratio_vs_fixed_n": max(float(r["pairs"]) / float(r["fixed_n_pairs"]) for r in large),
         "power_at_twice_mde_min": min(float(row["better"]) for row in large),
         "drifting_inconclusive_min": min(float(r["inconclusive"]) for r in rows if r["noise"] == "drifting"),
-        "drifting_false_better": max(float(r["better"]) for r in rows if r["noise"] == "drifting"),
+        "drifting_decided_max": max(float(r["better"]) for r in rows if r["noise"] == "drifting"),
     }
 
 
 def table(rows: list[dict[str, float | str]], figures: dict[str, float], runs: int) -> str:
     """Markdown."""
-    head = "| noise | effect (MDE) | better | not better | inconclusive | coverage | pairs | n fixed: pairs | n fixed: better | canary | one run |"
+    names = "noise, effect (MDE), better, not better, inconclusive, coverage, pairs, n fixed: pairs, n fixed: better, canary, one run"
+    head = f"| {' | '.join(names.split(', '))} |"
     lines = [f"{runs} simulations a cell, alpha {ALPHA}, at most {MOST_PAIRS} pairs.", "", head, "|" + "---|" * 11]
     for r in rows:
         shares = [f"{100 * float(r[k]):.2f} %" for k in ("better", "not_better", "inconclusive", "coverage")]
@@ -206,7 +207,8 @@ def main() -> None:
     if chosen.table:
         chosen.table.write_text(text)
     if chosen.json:
-        chosen.json.write_text(json.dumps({**figures, "simulations": runs, "quick": chosen.quick, "cells": rows}, indent=1) + "\n")
+        whole = {**figures, "simulations": runs, "quick": chosen.quick, "cells": rows}
+        chosen.json.write_text(json.dumps(whole, indent=1) + "\n")
 
 
 if __name__ == "__main__":
