@@ -4,8 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # strategies.py and examples.py, by name
+
+settings.register_profile("no-clock", deadline=None)  # a busy machine must not fail a test
+settings.load_profile("no-clock")
 
 
 @pytest.fixture(autouse=True)
