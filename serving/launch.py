@@ -121,7 +121,7 @@ def _wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, Engi
             if name in ready_s or name in ended:
                 continue
             waited_s = time.monotonic() - begun
-            process.alive()
+            process.observe()
             if process.exit_status() is not None:
                 ended[name] = _why_it_ended(process)
             elif _generates(process):

@@ -29,13 +29,14 @@ POLL_S = 0.05
 
 @dataclass
 class EngineProcess:
-    """`seen`: every descendant observed so far."""
+    """`seen`, `shared`: every descendant, and every file in shared memory, observed so far."""
 
     name: str
     leader: subprocess.Popen[bytes]
     port: int
     log_file: Path
     seen: set[psutil.Process] = field(default_factory=set)
+    shared: set[Path] = field(default_factory=set)
 
     def exit_status(self) -> int | None:
         """Status if the leader has ended (negative: by that signal), without reaping it."""
@@ -50,6 +51,10 @@ class EngineProcess:
         """The processes of this engine that still run, zombies not counted."""
         self.seen |= members(self.leader.pid)
         return [process for process in self.seen if runs(process)]
+
+    def observe(self) -> None:
+        """Takes note of what would have to be cleared away if the engine ended now."""
+        self.shared |= {file for process in self.alive() for file in _shared_memory(process)}
 
 
 def members(leader: int) -> set[psutil.Process]:
@@ -115,9 +120,9 @@ def stop(engines: Sequence[EngineProcess]) -> None:
     Returns when every process is gone and the ports are free; raises Broken naming what stays. An interruption while
     draining goes on to kill at once, and is raised afterwards.
     """
-    shared = {file for process in _left(engines) for file in _shared_memory(process)}
     try:
         for engine in engines:
+            engine.observe()
             if engine.exit_status() is None:
                 engine.leader.terminate()
         _wait_until_gone(engines, DRAIN_S)
@@ -131,7 +136,7 @@ def stop(engines: Sequence[EngineProcess]) -> None:
         left = _left(engines)
         if not left:
             # SGLang leaves its load table behind even after an orderly end.
-            for file in shared:
+            for file in {file for engine in engines for file in engine.shared}:
                 file.unlink(missing_ok=True)
         for engine in engines:
             if not engine.alive():
