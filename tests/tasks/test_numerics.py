@@ -6,14 +6,16 @@ import pytest
 from kernel_sources import COMPUTE_WRONG, ODD_BUT_HONEST, RUN_WRONG, candidate, catalogue
 
 from serving.errors import Broken
+from tasks import numerics
 from tasks.build import build_kernel
-from tasks.interpreted import make_expected
+from tasks.interpreted import Expected, make_expected
 from tasks.numerics import measure_numerics, relative_error, seed_of
 from tasks.problem import Problem, load_problem
 from tasks.records import Arm, Evidence, KernelCandidate, digest
 
 pytestmark = pytest.mark.usefixtures("shared_builds")
 ALONE = (Arm.CANDIDATE,)
+DRAWN: dict[str, Expected] = {}
 RESULTS = ("out_rel_error", "state_rel_error")
 
 
@@ -55,6 +57,19 @@ def test_a_clamped_gate_is_right_only_where_both_forms_saturate() -> None:
     assert {check.name for check in problem.workloads.checks} - wrong == {"strong_decay_fp32"}
 
 
+@pytest.fixture
+def one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One draw of inputs for all sources of a problem: where the seed is not the point, it saves a process a test."""
+
+    def once(problem: Problem, seed: int) -> Expected:
+        if problem.evaluator_digest not in DRAWN:
+            DRAWN[problem.evaluator_digest] = make_expected(problem, seed)
+        return DRAWN[problem.evaluator_digest]
+
+    monkeypatch.setattr(numerics, "make_expected", once)
+
+
+@pytest.mark.usefixtures("one_draw")
 @pytest.mark.parametrize("name", COMPUTE_WRONG)
 def test_wrong_numbers_are_outside_the_limit(make_problem: Callable[..., Problem], name: str) -> None:
     problem = make_problem(checks=("default_fp32", "small_keys_fp32"))
@@ -69,12 +84,14 @@ def test_a_result_that_is_not_finite_has_no_value_but_a_reason(tiny: Problem) ->
     assert (out.value, out.reason) == (None, "not finite")
 
 
+@pytest.mark.usefixtures("one_draw")
 @pytest.mark.parametrize("name", RUN_WRONG)
 def test_a_candidate_that_misbehaves_when_run_is_refused_with_its_fault(tiny: Problem, name: str) -> None:
     source, words = RUN_WRONG[name]
     assert words in str(measure(tiny, candidate(source)).candidate_fault)
 
 
+@pytest.mark.usefixtures("one_draw")
 @pytest.mark.parametrize("name", ODD_BUT_HONEST)
 def test_honest_code_in_an_odd_style_is_right(tiny: Problem, name: str) -> None:
     evidence = measure(tiny, candidate(ODD_BUT_HONEST[name]))
