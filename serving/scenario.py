@@ -60,10 +60,14 @@ class Arrivals(Part):
 
 
 class Traffic(Part):
-    """`pairs`: at most so many pairs of blocks, one block on each arm, in alternating order."""
+    """`pairs`: at most so many pairs of blocks, one block on each arm, in an order that is drawn.
+
+    `noise_pairs`: pairs of the incumbent against itself, measured first where no earlier run has.
+    """
 
     seed: int
     pairs: Annotated[int, Field(ge=2)]
+    noise_pairs: Annotated[int, Field(ge=4)]
     warmup_blocks: Count
     arrivals: Arrivals
     token_ids: Span

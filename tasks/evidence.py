@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from tasks.hypothesis import Digest, Record, Rung, Text
+from tasks.noise import Noise
 
 
 class Arm(StrEnum):
@@ -96,6 +97,7 @@ class Evidence(Record):
     not_run: str | None = None
     candidate_fault: str | None = None
     gate: Digest | None = None
+    noise: Noise | None = None
 
     @model_validator(mode="after")
     def _ran_or_says_why_not(self) -> Self:

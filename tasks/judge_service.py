@@ -1,7 +1,8 @@
-"""Does the deployed stack improve under traffic? First whether the run can be trusted, then quality, then the metrics."""
+"""Does the deployed stack improve under traffic? First quality, then whether the traffic can be trusted, then the metrics."""
 
 from serving.observables import OBSERVABLES
 from tasks.judgement import Criteria, Judgement
+from tasks.noise import Noise
 from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of
 from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
 
@@ -11,7 +12,7 @@ LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms", 
 
 def judge_service(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
     """PASSED needs the whole interval of the primary observable and of every veto on the right side of its limit."""
-    return _trust(evidence, criteria) or _quality(evidence, criteria) or _effect(evidence, criteria)
+    return _quality(evidence, criteria) or _trust(evidence, criteria) or _effect(evidence, criteria)
 
 
 class Effect(Record):
@@ -23,14 +24,14 @@ class Effect(Record):
     compared: tuple[Comparison, ...]
 
 
-def effect(blocks: tuple[Block, ...], criteria: Criteria) -> Effect:
+def effect(blocks: tuple[Block, ...], criteria: Criteria, noise: Noise | None) -> Effect:
     """Primary observable and vetoes against their limits; the error of the vetoes is shared out among them."""
     alpha = 1 - criteria.limit("confidence")
     vetoes = {key.removeprefix("vetoes."): criteria.limit(key) for key in criteria.keys("vetoes")}
     primary = str(criteria.cite("primary").value)
     workload = next(b.workload for b in blocks if b.observable == primary)
-    main = compare(blocks, primary, workload, alpha)
-    watched = {name: compare(blocks, name, workload, alpha / len(vetoes)) for name in vetoes}
+    main = compare(blocks, primary, workload, alpha, _scale(noise, primary))
+    watched = {name: compare(blocks, name, workload, alpha / len(vetoes), _scale(noise, name)) for name in vetoes}
     wanted = criteria.limit("smallest_effect_of_interest_pct")
     gain = against_gain(main.interval, wanted, _lower(primary))
     lost = {name: against_veto(found.interval, vetoes[name], _lower(name)) for name, found in watched.items()}
@@ -51,13 +52,13 @@ def effect(blocks: tuple[Block, ...], criteria: Criteria) -> Effect:
     return Effect(outcome=outcome, key=key, reason=reason, compared=(main, *watched.values()))
 
 
-def is_decided(blocks: tuple[Block, ...], criteria: Criteria) -> bool:
+def is_decided(blocks: tuple[Block, ...], criteria: Criteria, noise: Noise | None) -> bool:
     """Whether these pairs force a verdict, so that more traffic would be a waste. Looking often is allowed."""
-    return effect(blocks, criteria).outcome is not Outcome.INCONCLUSIVE
+    return effect(blocks, criteria, noise).outcome is not Outcome.INCONCLUSIVE
 
 
 def _effect(evidence: Evidence, criteria: Criteria) -> Judgement:
-    found = effect(evidence.blocks, criteria)
+    found = effect(evidence.blocks, criteria, evidence.noise)
     observed = tuple(c.observable for c in found.compared)
     return Judgement(
         outcome=found.outcome,
@@ -66,6 +67,10 @@ def _effect(evidence: Evidence, criteria: Criteria) -> Judgement:
         intervals=tuple(c.interval for c in found.compared if c.interval is not None),
         findings=_findings(evidence, observed),
     )
+
+
+def _scale(noise: Noise | None, observable: str) -> float | None:
+    return None if noise is None else noise.scale(observable)
 
 
 def _lower(observable: str) -> bool:

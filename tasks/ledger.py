@@ -7,7 +7,7 @@ object is reported without hiding another. There is no index and no lock: everyt
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,8 @@ from pydantic import ValidationError
 
 from serving.errors import BadInput, Broken
 from serving.home import home
-from tasks.records import Build, Evidence, Experiment, Hypothesis, Plan, Record, Text, Verdict, digest
+from tasks.noise import Noise, noise_key
+from tasks.records import Build, Evidence, Experiment, Hypothesis, Plan, Record, Rung, Text, Verdict, digest
 
 KINDS: dict[str, type[Record]] = {
     "hypothesis": Hypothesis,
@@ -25,6 +26,7 @@ KINDS: dict[str, type[Record]] = {
     "build": Build,
     "evidence": Evidence,
     "verdict": Verdict,
+    "noise": Noise,
 }
 FOLDER_CHARS = 16  # of the hypothesis id, as the folder name
 
@@ -212,3 +214,16 @@ def latest(ledger: Ledger, prefix: str) -> Experiment:
             f"the id `{prefix}` is ambiguous: {', '.join(i[:12] for i in ids)}", "give more characters of the id"
         )
     return found[-1]
+
+
+def recall_noise(ledger: Ledger, rung: Rung, workload: str, facts: Mapping[str, str]) -> Noise | None:
+    """The latest A/A run of a rung under the same facts, or None."""
+    found = ledger.read(noise_key(rung, workload, dict(facts))).entries
+    return Noise.model_validate(found[-1].record) if found else None
+
+
+def keep_noise(ledger: Ledger, attempt: str, record: Record) -> None:
+    """Store the A/A run that evidence brings, unless it was recalled from this ledger."""
+    noise = record.noise if isinstance(record, Evidence) else None
+    if noise is not None and recall_noise(ledger, noise.rung, noise.workload, noise.facts) != noise:
+        ledger.append(noise.id, attempt, noise)

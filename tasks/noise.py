@@ -1,9 +1,8 @@
 """The noise of a rung, measured before any candidate: the incumbent against itself, in pairs whose order is drawn.
 
-It says how small an effect can be seen at all, and how many pairs that takes, so that a comparison is planned and not hoped for.
+It says how small an effect can be seen at all, and how many pairs that takes: a comparison is planned, not hoped for.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Annotated
 
@@ -15,27 +14,27 @@ from tasks.sequential import log_evidence, robust_scale
 
 POWER = 0.8
 RUNS, MOST_PAIRS = 400, 400
+LEAST_PAIRS = 4
 SMALLEST_SCALE = 1e-3  # log units: a scale of nothing would make the test useless
 
 
 class Noise(Record):
-    """`scales`: of the paired log-ratio of each observable, by robust deviation. Valid for equal `facts` only."""
+    """`changes`: the paired log-ratios of each observable, raw. Valid under equal `facts` only."""
 
     rung: Rung
     workload: Text
     facts: dict[str, str]
     seed: int
-    pairs: Annotated[int, Field(ge=2)]
-    scales: dict[str, Annotated[float, Field(ge=0)]]
+    changes: dict[str, tuple[float, ...]]
     wall_s: Annotated[float, Field(ge=0)]
 
     def asked(self) -> object:
         return [self.rung, self.workload, self.facts]
 
     def scale(self, observable: str) -> float | None:
-        """The scale of one observable, never below a floor; None for one that was not observed."""
-        found = self.scales.get(observable)
-        return None if found is None else max(found, SMALLEST_SCALE)
+        """The robust deviation of one observable, never below a floor; None with fewer than four pairs of it."""
+        found = self.changes.get(observable, ())
+        return max(robust_scale(found), SMALLEST_SCALE) if len(found) >= LEAST_PAIRS else None
 
 
 def noise_key(rung: Rung, workload: str, facts: dict[str, str]) -> Digest:
@@ -43,17 +42,14 @@ def noise_key(rung: Rung, workload: str, facts: dict[str, str]) -> Digest:
     return digest(["Noise", [rung, workload, facts]])
 
 
-def scale_of(changes: Sequence[float]) -> float:
-    """Of the paired log-ratios of an A/A run."""
-    return robust_scale(changes)
-
-
 def planned_pairs(effect_pct: float, scale: float, alpha: float, limit_pct: float = 0.0) -> int | None:
     """Pairs after which an effect of `effect_pct` past the limit is shown with 80 % power; None if 400 are too few.
 
     By simulation of normal noise with a fixed seed.
     """
-    return _pairs_at(round((np.log1p(effect_pct / 100) - np.log1p(limit_pct / 100)) / max(scale, SMALLEST_SCALE), 3), alpha)
+    return _pairs_at(
+        round((np.log1p(effect_pct / 100) - np.log1p(limit_pct / 100)) / max(scale, SMALLEST_SCALE), 3), alpha
+    )
 
 
 def smallest_detectable_pct(pairs: int, scale: float, alpha: float) -> float | None:

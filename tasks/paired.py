@@ -3,11 +3,11 @@
 import math
 from statistics import fmean
 
+from tasks.noise import SMALLEST_SCALE
 from tasks.records import Arm, Block, Interval, Outcome, Record
 from tasks.sequential import METHOD, bounds, robust_scale
 
 SCALE_PAIRS = 3  # without an A/A run these first pairs give the scale, and do not count
-SMALLEST_SCALE = 1e-3  # log units: a scale of nothing would make the mixture useless
 
 
 class Comparison(Record):

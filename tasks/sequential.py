@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from tasks.records import Record
+from tasks.hypothesis import Record
 
 Array = NDArray[np.float64]
 LAMBDAS = np.array(

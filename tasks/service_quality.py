@@ -29,11 +29,6 @@ def compare_quality(scenario: Scenario, servers: Mapping[str, Server]) -> Qualit
     limit = max(scenario.guard.greatest_logprob_drift, *(p.floor for p in probes))
     log.info("largest log-probability drift: %s nats (limit %g)", max(known, default=None), limit)
     same = len(known) == len(probes) and max(known) <= limit
-    if not same:
-        # No traffic follows, and a judge asks first whether requests failed: those of the guard did not.
-        blocks += [
-            Block(arm=arm, observable="failed_pct", unit="%", workload="guard", value=0.0, order=0) for arm in Arm
-        ]
     return Quality(tuple(blocks), same)
 
 

@@ -16,7 +16,7 @@ from tasks.criteria import load_criteria
 from tasks.decide import broken, decide
 from tasks.judge_service import is_decided
 from tasks.judgement import Criteria
-from tasks.ledger import Ledger
+from tasks.ledger import Ledger, keep_noise, recall_noise
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
 from tasks.plan import STAGE_RUNGS
@@ -39,7 +39,7 @@ from tasks.service_arms import build_stack
 from tasks.static import measure_static
 
 log = logging.getLogger(__name__)
-Work = Callable[[Experiment], Build | Evidence]
+Work = Callable[[Experiment, Ledger], Build | Evidence]
 
 
 def open_experiment(experiment: Experiment, ledger_url: str) -> Experiment:
@@ -65,9 +65,10 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
     try:
         for work in work_of(name, experiment):
             log.info("%s: %s ...", name, work.__name__)
-            record = work(experiment)
+            record = work(experiment, ledger)
             log.info("%s: %s took %.1f s", name, work.__name__, record.wall_s)
             store(record)
+            keep_noise(ledger, experiment.attempt, record)
             experiment = experiment.with_record(record)
             verdict = decide(experiment, criteria_of(experiment))
             if verdict is not None:
@@ -94,7 +95,7 @@ def work_of(stage: str, experiment: Experiment) -> tuple[Work, ...]:
     return tuple(MEASURES[step.rung] for step in experiment.plan.steps if step.rung in STAGE_RUNGS[stage])
 
 
-def build(experiment: Experiment) -> Build:
+def build(experiment: Experiment, ledger: Ledger) -> Build:
     """Compile a kernel candidate, or resolve the edited stack."""
     asked = experiment.hypothesis
     match asked.target, asked.change:
@@ -104,35 +105,39 @@ def build(experiment: Experiment) -> Build:
             return build_stack(asked)
 
 
-def static(experiment: Experiment) -> Evidence:
+def static(experiment: Experiment, ledger: Ledger) -> Evidence:
     problem, candidate, build = _kernel(experiment)
     return measure_static(problem, candidate, build)
 
 
-def numerics(experiment: Experiment) -> Evidence:
+def numerics(experiment: Experiment, ledger: Ledger) -> Evidence:
     problem, candidate, build = _kernel(experiment)
     return measure_numerics(problem, candidate, build)
 
 
-def microbench(experiment: Experiment) -> Evidence:
+def microbench(experiment: Experiment, ledger: Ledger) -> Evidence:
     problem, candidate, build = _kernel(experiment)
     gate = experiment.of(Rung.NUMERICS)
     return measure_microbench(problem, candidate, build, gate=gate.id if gate else None)
 
 
-def service(experiment: Experiment) -> Evidence:
+def service(experiment: Experiment, ledger: Ledger) -> Evidence:
     """The traffic ends as soon as the pairs so far force a verdict."""
     if not isinstance(experiment.hypothesis.change, StackEdit):
         return _not_built(experiment, Rung.SERVICE, "only a stack edit can be deployed yet")
     criteria = criteria_of(experiment)
-    return measure_service(experiment.hypothesis, lambda blocks: is_decided(blocks, criteria))
+    return measure_service(
+        experiment.hypothesis,
+        enough=lambda blocks, noise: is_decided(blocks, criteria, noise),
+        recall=lambda facts: recall_noise(ledger, Rung.SERVICE, str(criteria.cite("name").value), facts),
+    )
 
 
-def overlap(experiment: Experiment) -> Evidence:
+def overlap(experiment: Experiment, ledger: Ledger) -> Evidence:
     return _not_built(experiment, Rung.OVERLAP, "the overlap rung is not built yet")
 
 
-def engine(experiment: Experiment) -> Evidence:
+def engine(experiment: Experiment, ledger: Ledger) -> Evidence:
     return _not_built(experiment, Rung.ENGINE, "the engine rung is not built yet")
 
 

@@ -26,15 +26,15 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stands in for build and the rungs; tests replace one of them. Returns what ran, in order."""
     ran: list[str] = []
 
-    def built(view: Experiment) -> Build:
+    def built(view: Experiment, book: Ledger) -> Build:
         ran.append("build")
         return build(view.hypothesis)
 
-    def numerics(view: Experiment) -> Evidence:
+    def numerics(view: Experiment, book: Ledger) -> Evidence:
         ran.append("numerics")
         return evidence(Rung.NUMERICS, *(block(arm, "out_rel_error", 1e-7) for arm in Arm))
 
-    def microbench(view: Experiment) -> Evidence:
+    def microbench(view: Experiment, book: Ledger) -> Evidence:
         ran.append("microbench")
         return evidence(Rung.MICROBENCH, not_run="no GPU", engagement=())
 
@@ -71,7 +71,7 @@ def test_a_verdict_ends_the_flow_and_everything_is_in_ledger_and_artifacts(tmp_p
 def test_a_fault_of_ours_ends_broken_with_its_reason(
     tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(view: Experiment) -> Evidence:
+    def killed(view: Experiment, book: Ledger) -> Evidence:
         raise Broken("kernel process was killed", "run it again")
 
     monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, killed)
@@ -83,7 +83,7 @@ def test_a_fault_of_ours_ends_broken_with_its_reason(
 
 
 def test_an_unexpected_error_is_broken_too(tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def defect(view: Experiment) -> Evidence:
+    def defect(view: Experiment, book: Ledger) -> Evidence:
         raise ZeroDivisionError("oops")
 
     monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, defect)
@@ -96,7 +96,7 @@ def test_an_unexpected_error_is_broken_too(tmp_path: Path, visited: list[str], m
 def test_an_interrupt_is_recorded_and_passed_on(
     tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(view: Experiment) -> Evidence:
+    def interrupted(view: Experiment, book: Ledger) -> Evidence:
         raise KeyboardInterrupt
 
     monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, interrupted)

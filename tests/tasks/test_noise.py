@@ -4,23 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.noise import Noise, noise_key, planned_pairs, scale_of, smallest_detectable_pct
+from tasks.noise import Noise, noise_key, planned_pairs, smallest_detectable_pct
 from tasks.records import Rung
 
 
 def noise(**changes: object) -> Noise:
     fields: dict[str, object] = {
-        "rung": Rung.SERVICE, "workload": "chat", "facts": {"cpu": "x"}, "seed": 1, "pairs": 8, "scales": {"ttft_ms": 0.05}, "wall_s": 9.0,
-    }  # fmt: skip
+        "rung": Rung.SERVICE,
+        "workload": "chat",
+        "facts": {"cpu": "x"},
+        "seed": 1,
+        "changes": {"ttft_ms": (0.05, -0.05, 0.1, 0.0)},
+        "wall_s": 9.0,
+    }
     return Noise.model_validate(fields | changes)
 
 
 def test_a_key_names_rung_workload_and_environment_and_not_the_values() -> None:
-    assert (
-        noise().id
-        == noise(scales={"ttft_ms": 0.5}, wall_s=1.0, seed=2).id
-        == noise_key(Rung.SERVICE, "chat", {"cpu": "x"})
-    )
+    assert noise().id == noise(changes={}, wall_s=1.0, seed=2).id == noise_key(Rung.SERVICE, "chat", {"cpu": "x"})
     assert noise().id != noise(facts={"cpu": "y"}).id
     assert noise().id != noise(workload="documents").id
 
@@ -49,5 +50,6 @@ def test_too_few_pairs_detect_nothing() -> None:
 
 def test_an_observable_that_was_not_observed_has_no_scale_and_silence_has_a_floor() -> None:
     assert noise().scale("e2e_ms") is None
-    assert noise(scales={"ttft_ms": 0.0}).scale("ttft_ms") == pytest.approx(1e-3)
-    assert scale_of([0.1, -0.1, 0.1, -0.1]) == pytest.approx(0.148, abs=1e-3)
+    assert noise(changes={"ttft_ms": (0.1,) * 3}).scale("ttft_ms") is None
+    assert noise(changes={"ttft_ms": (0.1,) * 5}).scale("ttft_ms") == pytest.approx(1e-3)
+    assert noise(changes={"ttft_ms": (0.1, -0.1, 0.1, -0.1)}).scale("ttft_ms") == pytest.approx(0.148, abs=1e-3)

@@ -1,0 +1,80 @@
+"""One block of traffic on one arm, as blocks of evidence: what the client saw, and what the server says of it."""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from serving import metrics
+from serving.launch import Server
+from serving.observables import OBSERVABLES
+from serving.scenario import Scenario
+from serving.summary import Measured, summarise, summarise_batch
+from serving.traffic import send, write_jsonl
+from tasks.records import Arm, Block
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a run keeps its files, and its clock. `prefix` tells the files of an A/A run from those of the comparison."""
+
+    folder: Path
+    began: float = field(default_factory=time.monotonic)
+    prefix: str = ""
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began
+
+
+def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order: int, run: Run) -> list[Block]:
+    """One block of traffic on one arm. Request records and both scrapes are kept in the folder of the run."""
+    psutil.cpu_percent()
+    started_s = run.elapsed_s
+    before = metrics.scrape(server.base_url)
+    batch = send(server.base_url, scenario.traffic, number)
+    after = metrics.scrape(server.base_url)
+    name = f"{run.prefix}{order:03d}-{arm}"
+    write_jsonl(run.folder / f"{name}.requests.jsonl", batch.records)
+    (run.folder / f"{name}.before.prom").write_text(before.text, encoding="utf-8")
+    (run.folder / f"{name}.after.prom").write_text(after.text, encoding="utf-8")
+    doubt = metrics.disagreement(before, after, batch.records)
+    layers = metrics.layers(before, after)
+    whole = {
+        **summarise_batch(batch, scenario.objectives),
+        **(layers if doubt is None else {layer: Measured(None, doubt) for layer in layers}),
+        "machine_cpu_pct": Measured(psutil.cpu_percent()),
+    }
+    found = _blocks(whole, arm, scenario.name, order, started_s)
+    for part in scenario.traffic.classes:
+        values = summarise([record for record in batch.records if record.class_name == part])
+        found += _blocks(values, arm, scenario.name, order, started_s, part)
+    value = whole[scenario.primary].value
+    shown = "unknown" if value is None else f"{value:.1f}"
+    log.info("%sblock %d, %s: %s %s, %.1f s", run.prefix, order, arm, scenario.primary, shown, batch.wall_s)
+    return found
+
+
+def _blocks(
+    values: Mapping[str, Measured], arm: Arm, workload: str, order: int, started_s: float, part: str | None = None
+) -> list[Block]:
+    """An observable of one class of requests carries the class in its name: nobody averages it with the whole."""
+    return [
+        Block(
+            arm=arm,
+            observable=observable if part is None else f"{part}.{observable}",
+            unit=OBSERVABLES[observable].unit,
+            workload=workload,
+            value=measured.value,
+            order=order,
+            part=part,
+            started_s=started_s,
+            reason=measured.reason,
+        )
+        for observable, measured in values.items()
+    ]
