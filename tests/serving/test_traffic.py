@@ -20,6 +20,7 @@ def traffic(arrivals: Arrivals = CLOSED) -> Traffic:
     return Traffic(
         seed=7,
         pairs=2,
+        noise_pairs=4,
         warmup_blocks=1,
         arrivals=arrivals,
         token_ids=Span(low=300, high=400),

@@ -1,6 +1,6 @@
 """The service rung against fake servers: what it records, and when it refuses to time anything."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -19,10 +19,12 @@ from serving.scenario import Scenario
 from serving.stack import load_stack
 from tasks.criteria import load_criteria
 from tasks.judge_service import judge_service
+from tasks.noise import Noise
 from tasks.records import Arm, Evidence, Hypothesis, Outcome, RoleEdit, Rung, StackEdit, StackTarget, digest
 from tasks.service import measure_service
 from tasks.service_arms import build_stack, check_edit
 
+REQUESTS_A_BLOCK = 4
 SERVING = Path(__file__).parents[2] / "serving"
 OPTIONS = {
     name: Option(dest=name.replace("-", "_"), flag=False, type="int", choices=None, default=None)
@@ -51,7 +53,8 @@ class Setup:
         span = {"low": 4, "high": 8}
         scenario["traffic"] |= {
             "pairs": 3,
-            "classes": {"chat": {"requests": 4, "prompt_tokens": span, "output_tokens": span}},
+            "noise_pairs": 4,
+            "classes": {"chat": {"requests": REQUESTS_A_BLOCK, "prompt_tokens": span, "output_tokens": span}},
         }
         self.scenario.write_text(yaml.safe_dump(scenario))
         self.engines = {arm: FakeEngine(info=INFO[arm]) for arm in Arm}
@@ -97,8 +100,30 @@ def values(evidence: Evidence, observable: str, arm: Arm) -> list[float | None]:
     return [b.value for b in evidence.blocks if b.observable == observable and b.arm is arm]
 
 
-def test_both_arms_get_the_same_requests_in_pairs_and_every_file_has_its_digest(setup: Setup) -> None:
+def known_noise(facts: Mapping[str, str]) -> Noise:
+    """An earlier A/A run, so that a test need not make one."""
+    changes = {"ttft_mean_ms": (0.02, -0.02, 0.01, -0.01)}
+    return Noise(rung=Rung.SERVICE, workload="w", facts=dict(facts), seed=0, changes=changes, wall_s=1.0)
+
+
+def test_noise_is_measured_on_the_incumbent_alone_before_the_candidate_is_timed(setup: Setup) -> None:
     evidence = measure_service(setup.hypothesis())
+    assert evidence.noise is not None
+    pairs = len(evidence.noise.changes["ttft_mean_ms"])
+    assert pairs >= 4
+    extra = len(setup.engines[Arm.INCUMBENT].seen) - len(setup.engines[Arm.CANDIDATE].seen)
+    assert extra == 2 * pairs * REQUESTS_A_BLOCK
+    assert dict(evidence.environment.facts) == evidence.noise.facts
+
+
+def test_noise_that_is_known_for_this_environment_is_not_measured_again(setup: Setup) -> None:
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
+    assert evidence.noise == known_noise(evidence.environment.facts)
+    assert len(setup.engines[Arm.INCUMBENT].seen) == len(setup.engines[Arm.CANDIDATE].seen)
+
+
+def test_both_arms_get_the_same_requests_in_pairs_and_every_file_has_its_digest(setup: Setup) -> None:
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
     sent = {arm: sorted(tuple(body["input_ids"]) for body in setup.engines[arm].seen) for arm in Arm}
     assert sent[Arm.INCUMBENT] == sent[Arm.CANDIDATE]
     orders = sorted({(b.order // 2, b.arm) for b in evidence.blocks if b.observable == "ttft_mean_ms"})
@@ -197,7 +222,7 @@ def test_an_incumbent_that_ends_or_a_candidate_ended_from_outside_is_broken(
 
 def test_traffic_ends_as_soon_as_somebody_has_seen_enough(setup: Setup) -> None:
     evidence = measure_service(
-        setup.hypothesis(), enough=lambda blocks: any(b.order >= 2 for b in blocks if b.unit == "ms")
+        setup.hypothesis(), enough=lambda blocks, noise: any(b.order >= 2 for b in blocks if b.unit == "ms")
     )
     assert len(values(evidence, "ttft_mean_ms", Arm.CANDIDATE)) == 2
 
