@@ -3,6 +3,7 @@
 from tasks.records import Experiment, Finding, Interval, Plan
 
 Row = dict[str, str]
+LARGE = 100.0  # from this ratio on, percent is harder to read than a factor
 
 
 def figure(value: float | None, unit: str) -> str:
@@ -16,8 +17,10 @@ def figure(value: float | None, unit: str) -> str:
 def change(finding: Finding) -> str:
     """`before → after (relative change)`, as far as both are known."""
     before, after = figure(finding.incumbent, finding.unit), figure(finding.candidate, finding.unit)
-    if finding.incumbent and finding.delta is not None:
-        return f"{before} → {after} ({100 * finding.delta / finding.incumbent:+.1f} %)"
+    if finding.incumbent and finding.candidate is not None and finding.delta is not None:
+        times = finding.candidate / finding.incumbent
+        shown = f"{100 * (times - 1):+.1f} %" if abs(times) < LARGE else f"times {times:.2g}"
+        return f"{before} → {after} ({shown})"
     return f"{before} → {after}"
 
 
