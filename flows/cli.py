@@ -69,12 +69,15 @@ def ledger() -> None:
 
 
 @ledger.command("list")
+@click.option(
+    "--criteria", type=click.Path(path_type=Path), metavar="FILE", help="Which verdicts would change under it."
+)
 @LEDGER
-def ledger_list(ledger_url: str | None) -> None:
+def ledger_list(criteria: Path | None, ledger_url: str | None) -> None:
     """One line per attempt, oldest first; damaged objects are named."""
     from flows.commands import list_ledger
 
-    list_ledger(ledger_url)
+    list_ledger(ledger_url, criteria)
 
 
 @ledger.command("show")
@@ -98,6 +101,20 @@ def ledger_stats(ledger_url: str | None) -> None:
 
 
 @cli.command()
+@click.argument("id_", metavar="ID")
+@click.option(
+    "--criteria", type=click.Path(path_type=Path), metavar="FILE", help="Other criteria than the target's own."
+)
+@JSON
+@LEDGER
+def judge(id_: str, criteria: Path | None, json_file: Path | None, ledger_url: str | None) -> None:
+    """Judge the latest attempt with this ID again, from its stored evidence. Runs and records nothing."""
+    from flows.commands import judge_again
+
+    sys.exit(EXIT[judge_again(id_, criteria, json_file, ledger_url)])
+
+
+@cli.command()
 @click.argument("record", required=False)
 def schema(record: str | None) -> None:
     """JSON Schema of a RECORD or of a file that people write; without a name, the list of names."""
@@ -118,7 +135,6 @@ def doctor() -> None:
 PLANNED = {
     "propose": "ask a model for hypotheses",
     "campaign": "the nightly loop",
-    "judge": "judge again from stored evidence",
     "selfcheck": "incumbents pass, adversaries fail, A/A stays silent",
     "stack": "validate, import, start and stop a serving stack",
     "timeline": "summarize and compare timelines",

@@ -16,9 +16,11 @@ from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger, attempts, default_url, latest
 from tasks.plan import make_plan
 from tasks.records import Experiment, Record, Rung
+from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
 from tasks.report import plan_text, verdict_text
 from tasks.schemas import schemas
 from tasks.service_arms import check_edit
+from tasks.stages import criteria_of
 from tasks.stats import statistics_text
 
 
@@ -90,15 +92,48 @@ def check_target(rung: str, target: Path, json_file: Path | None) -> str:
     return result.outcome.value
 
 
-def list_ledger(ledger_url: str | None) -> None:
-    """Print one line per attempt, and each damaged object."""
+def list_ledger(ledger_url: str | None, criteria: Path | None = None) -> None:
+    """Print one line per attempt, and each damaged object; with criteria, the verdicts that would change under them."""
     contents = Ledger(ledger_url or default_url()).read()
-    for experiment in attempts(contents):
-        outcome = experiment.verdict.outcome if experiment.verdict else "no verdict"
-        asked = experiment.hypothesis
-        click.echo(f"{asked.id[:12]}  {experiment.attempt}  {outcome:<12}  {asked.question:<18}  {asked.title}")
+    found = attempts(contents)
+    if criteria is not None:
+        rejudged = rejudge_all(found, load_any_criteria(criteria))
+        for one in (one for one in rejudged if one.changes):
+            was = one.experiment.verdict.outcome if one.experiment.verdict else "no verdict"
+            click.echo(f"{one.experiment.hypothesis_id[:12]}  {one.experiment.attempt}  {was} -> {one.verdict.outcome}")
+            click.echo(f"    {one.verdict.reason}")
+        click.echo(
+            f"{sum(one.changes for one in rejudged)} of {len(rejudged)} verdicts would change under `{criteria}`"
+        )
+    else:
+        for experiment in found:
+            outcome = experiment.verdict.outcome if experiment.verdict else "no verdict"
+            asked = experiment.hypothesis
+            click.echo(f"{asked.id[:12]}  {experiment.attempt}  {outcome:<12}  {asked.question:<18}  {asked.title}")
     for damage in contents.damaged:
         click.echo(f"damaged: `{damage.path}`: {damage.reason}", err=True)
+
+
+def judge_again(prefix: str, criteria: Path | None, json_file: Path | None, ledger_url: str | None) -> str:
+    """Judge the latest attempt from its stored evidence; nothing runs and nothing is recorded."""
+    _check_writable(json_file)
+    experiment = latest(Ledger(ledger_url or default_url()), prefix)
+    rules = load_any_criteria(criteria) if criteria else criteria_of(experiment)
+    if not fits(experiment, rules):
+        raise BadInput(
+            f"`{criteria}` does not judge experiments of this kind", "a scenario judges stacks, criteria.yaml kernels"
+        )
+    verdict = rejudge(experiment, rules)
+    if verdict is None:
+        raise BadInput(
+            f"the experiment `{prefix}` has too little evidence to judge", "it ended between two stages; run it again"
+        )
+    ended = experiment.with_record(verdict)
+    click.echo(verdict_text(ended))
+    was = experiment.verdict.outcome if experiment.verdict else "no verdict"
+    click.echo(f"stored: {was}, judged again: {verdict.outcome}", err=True)
+    _write(json_file, verdict)
+    return verdict.outcome.value
 
 
 def show_experiment(prefix: str, json_file: Path | None, ledger_url: str | None) -> None:

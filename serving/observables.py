@@ -43,6 +43,7 @@ SERVER = {
 
 # Whether the block can be trusted: cache hits, and a client or a machine too busy to measure.
 CONTEXT = {
+    "prompt_tokens": Observable("tokens", "up"),
     "cached_tokens": Observable("tokens", "down"),
     "client_cpu_pct": Observable("%", "down"),
     "send_lag_p95_ms": Observable("ms", "down"),

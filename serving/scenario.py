@@ -91,7 +91,10 @@ class Guard(Part):
 
 
 class Scenario(Part):
-    """Percentages are of the incumbent's value; `vetoes` are the largest allowed regressions by observable."""
+    """Percentages are of the incumbent's value; `vetoes` are the largest allowed regressions by observable.
+
+    `required_evidence`: observables without which there is no verdict. `approvers`: who must agree to a promotion.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     traffic: Traffic
@@ -105,6 +108,8 @@ class Scenario(Part):
     greatest_send_lag_ms: Milliseconds
     confidence: Annotated[float, Field(gt=0.5, lt=1)]
     budget_s: Annotated[float, Field(gt=0)]
+    required_evidence: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    approvers: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 
     @property
     def digest(self) -> str:
@@ -114,7 +119,7 @@ class Scenario(Part):
 
     @model_validator(mode="after")
     def _observables_exist(self) -> Self:
-        for name in (self.primary, *self.vetoes):
+        for name in (self.primary, *self.vetoes, *self.required_evidence):
             if name not in OBSERVABLES:
                 raise ValueError(f"`{name}` is not observed; observables are {', '.join(OBSERVABLES)}")
         if self.primary in self.vetoes:

@@ -52,6 +52,7 @@ def summarise_batch(batch: Batch, objectives: Objectives) -> dict[str, Measured]
         "cached_tokens": Measured(float(sum(cached)))
         if cached
         else Measured(None, "no request reported cached tokens"),
+        "prompt_tokens": Measured(float(sum(r.prompt_tokens for r in batch.records))),
         "client_cpu_pct": Measured(batch.client_cpu_pct),
         "send_lag_p95_ms": percentile([r.send_lag_ms for r in batch.records], 95),
     }

@@ -12,7 +12,8 @@ from tasks.records import Criterion, Scalar, Text, digest
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Written = TypeVar("Written", bound=BaseModel)
+Written = TypeVar("Written", bound=BaseModel, covariant=True)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class _Part(BaseModel):
@@ -46,6 +47,7 @@ class CriteriaFile(_Part):
     static: StaticCriteria
     microbench: MicrobenchCriteria
     limits: Limits
+    approvers: Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
 class Criteria(_Part, Generic[Written]):
@@ -56,12 +58,8 @@ class Criteria(_Part, Generic[Written]):
     values: Written
 
     def value(self, key: str) -> Scalar:
-        """What stands under a dotted key such as `static.max_registers`. Raises KeyError."""
-        found: object = self.values.model_dump(mode="json")
-        for part in key.split("."):
-            if not isinstance(found, dict) or part not in found:
-                raise KeyError(key)
-            found = found[part]
+        """What stands under a dotted key such as `static.max_registers` or `approvers.0`. Raises KeyError."""
+        found = self._under(key)
         if not isinstance(found, bool | int | float | str):
             raise KeyError(key)
         return found
@@ -71,15 +69,29 @@ class Criteria(_Part, Generic[Written]):
         return float(self.value(key))
 
     def keys(self, group: str) -> tuple[str, ...]:
-        """The dotted keys under a group, such as every veto. Raises KeyError."""
-        return tuple(f"{group}.{name}" for name in self.values.model_dump(mode="json")[group])
+        """The dotted keys under a group or list, such as every veto. Raises KeyError."""
+        found = self._under(group)
+        if not isinstance(found, dict | list):
+            raise KeyError(group)
+        return tuple(f"{group}.{name}" for name in (found if isinstance(found, dict) else range(len(found))))
+
+    def _under(self, key: str) -> object:
+        found: object = self.values.model_dump(mode="json")
+        for part in key.split("."):
+            if isinstance(found, dict) and part in found:
+                found = found[part]
+            elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
+                found = found[int(part)]
+            else:
+                raise KeyError(key)
+        return found
 
     def cite(self, key: str) -> Criterion:
         """File, digest, key and value, for a verdict. Raises KeyError."""
         return Criterion(file=self.file, digest=self.digest, key=key, value=self.value(key))
 
 
-def load_criteria(path: Path, model: type[Written]) -> Criteria[Written]:
+def load_criteria(path: Path, model: type[Model]) -> Criteria[Model]:
     """A file that people wrote, with the digest of its text. Raises BadInput."""
     values = read_document(path, model)
     return Criteria[model](file=portable(path), digest=digest(read_text(path)), values=values)  # type: ignore[valid-type]

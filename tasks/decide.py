@@ -6,6 +6,8 @@ verdict. The order of the questions is the order of trust: did it run, was it th
 
 from collections.abc import Callable
 
+from tasks.accounting import cost_of
+from tasks.diagnose import diagnose
 from tasks.judge_microbench import judge_microbench
 from tasks.judge_numerics import judge_numerics
 from tasks.judge_service import judge_service
@@ -55,17 +57,20 @@ def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
     return JUDGES[evidence.rung](evidence, criteria, answers)
 
 
-def broken(experiment: Experiment, reason: str) -> Verdict:
-    """The verdict for a fault of our own: it says nothing about the hypothesis."""
-    return _made(experiment, Judgement.broken(reason), Outcome.BROKEN, [])
+def broken(experiment: Experiment, reason: str, lost_s: float = 0.0) -> Verdict:
+    """The verdict for a fault of our own: it says nothing about the hypothesis. `lost_s`: wall time that it cost."""
+    verdict = _made(experiment, Judgement.broken(reason), Outcome.BROKEN, [])
+    return verdict.model_copy(update={"lost_s": lost_s})
 
 
 def _over_budget(experiment: Experiment, next_step: Step) -> Judgement | None:
-    budget = experiment.plan.budget_s
-    spent = sum(e.wall_s for e in experiment.evidence) + (experiment.build.wall_s if experiment.build else 0.0)
-    if budget is None or spent < budget:
+    """Everything counts: build, failed rungs, noise. A cost that is not known stops, since it could be any."""
+    budget, spent = experiment.plan.budget_s, cost_of(experiment)
+    if spent.device_s is None:
+        return Judgement.inconclusive(f"the device time so far is not known, so {next_step.rung} is not started")
+    if budget is None or spent.wall_s < budget:
         return None
-    return Judgement.inconclusive(f"budget of {budget:g} s ended before {next_step.rung} ({spent:.1f} s spent)")
+    return Judgement.inconclusive(f"budget of {budget:g} s ended before {next_step.rung} ({spent.wall_s:.1f} s spent)")
 
 
 def _no_answer(experiment: Experiment) -> Judgement:
@@ -81,7 +86,8 @@ def _verdict(experiment: Experiment, judgement: Judgement | None, earlier: list[
 
 
 def _made(experiment: Experiment, judgement: Judgement, outcome: Outcome, earlier: list[Judgement]) -> Verdict:
-    findings = tuple(finding for judged in [*earlier, judgement] for finding in judged.findings)
+    judged = tuple(finding for one in [*earlier, judgement] for finding in one.findings)
+    findings = (*judged, *diagnose(experiment, judgement.intervals, judged))
     return Verdict(
         hypothesis_id=experiment.hypothesis_id,
         outcome=outcome,

@@ -93,7 +93,7 @@ class Evidence(Record):
     seed: int = 0
     files: tuple[FileRef, ...] = ()
     wall_s: Annotated[float, Field(ge=0)] = 0.0
-    device_s: Annotated[float, Field(ge=0)] = 0.0
+    device_s: Annotated[float, Field(ge=0)] | None = 0.0  # of GPUs held; 0 on a CPU rung, None if not known
     not_run: str | None = None
     candidate_fault: str | None = None
     gate: Digest | None = None

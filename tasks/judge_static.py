@@ -3,10 +3,9 @@
 from statistics import geometric_mean
 
 from tasks.judgement import Criteria, Judgement
-from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome
+from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Outcome
+from tasks.static_table import WORK, Table
 
-WORK = "warp_instructions"
-SM_COUNT = 132  # of an H200; fewer programs than this leave some of them idle
 GATES = (
     ("spill_bytes", "static.max_spill_bytes", "spills registers to local memory"),
     ("registers", "static.max_registers", "uses more registers than allowed"),
@@ -21,49 +20,10 @@ def judge_static(evidence: Evidence, criteria: Criteria, answers: bool) -> Judge
         return failed
     if not answers:
         return Judgement(outcome=None, reason="no spills, registers within the limit, vector width kept")
-    findings = (*_work_findings(table), *_part_findings(table), *_fill_findings(table))
+    findings = tuple(_work_findings(table))
     if all(table.value(Arm.CANDIDATE, "code_changed", w) == 0 for w in table.workloads):
         return Judgement.rejected("no change: the same machine code in the same grids as the incumbent", None, findings)
     return _effect(table, criteria, findings)
-
-
-class Table:
-    """Blocks by arm, observable, workload and part."""
-
-    def __init__(self, blocks: tuple[Block, ...]) -> None:
-        self._values = {(b.arm, b.observable, b.workload, b.part): b.value for b in blocks}
-        self.units = {b.observable: b.unit for b in blocks}
-        self._reasons = {(b.observable, b.workload): b.reason for b in blocks if b.reason is not None}
-        self.workloads = list(dict.fromkeys(b.workload for b in blocks))
-
-    def value(self, arm: Arm, observable: str, workload: str, part: str | None = None) -> float | None:
-        return self._values.get((arm, observable, workload, part))
-
-    def reason(self, workload: str) -> str:
-        """Why the work at a workload is not known."""
-        return self._reasons.get((WORK, workload)) or "one arm has no figure"
-
-    def parts(self, arm: Arm, observable: str, workload: str) -> dict[str, float]:
-        return {
-            part: value
-            for (a, o, w, part), value in self._values.items()
-            if (a, o, w) == (arm, observable, workload) and part is not None and value is not None
-        }
-
-    def ratios(self, observable: str) -> dict[str, float]:
-        """Candidate over incumbent, for the workloads where both are known and above zero."""
-        found = {}
-        for workload in self.workloads:
-            ours = self.value(Arm.INCUMBENT, observable, workload)
-            theirs = self.value(Arm.CANDIDATE, observable, workload)
-            if ours and theirs:
-                found[workload] = theirs / ours
-        return found
-
-    @property
-    def largest(self) -> str:
-        """The workload with the most work: the one whose absolute figures are quoted."""
-        return max(self.workloads, key=lambda w: self.value(Arm.CANDIDATE, WORK, w) or 0.0)
 
 
 def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
@@ -146,33 +106,3 @@ def _work_findings(table: Table) -> list[Finding]:
             _finding(LocusKind.KERNEL, kernel, observable, table.units[observable], before, after, implies, ask)
         )
     return found
-
-
-def _part_findings(table: Table) -> list[Finding]:
-    """Launches of a step, and where the candidate's work is when it has several kernels."""
-    workload, found = table.largest, []
-    before = table.value(Arm.INCUMBENT, "launches", workload)
-    after = table.value(Arm.CANDIDATE, "launches", workload)
-    if before != after:
-        cost = "launches a step; what a launch costs is not in instructions, and shows only where a GPU is"
-        found.append(_finding(LocusKind.CODE_CHANGE, "launches of a step", "launches", "1", before, after, cost))
-    parts = table.parts(Arm.CANDIDATE, WORK, workload)
-    whole = sum(parts.values())
-    for kernel, count in parts.items() if len(parts) > 1 else ():
-        share = f"{100 * count / whole:.0f} % of the candidate's warp instructions at {workload}"
-        other = table.parts(Arm.INCUMBENT, WORK, workload).get(kernel)
-        found.append(_finding(LocusKind.KERNEL, kernel, WORK, table.units[WORK], other, count, share))
-    return found
-
-
-def _fill_findings(table: Table) -> list[Finding]:
-    """Workloads whose every launch has fewer programs than the GPU has SMs."""
-    found = []
-    for workload in table.workloads:
-        before = table.value(Arm.INCUMBENT, "programs", workload)
-        after = table.value(Arm.CANDIDATE, "programs", workload)
-        if before is None or after is None or after >= SM_COUNT or after == before:
-            continue
-        implies = f"{after:.0f} programs in the largest launch leave SMs of an H200 ({SM_COUNT}) idle"
-        found.append(_finding(LocusKind.INPUT_CONDITION, workload, "programs", "1", before, after, implies))
-    return found[:4]

@@ -118,6 +118,10 @@ class Verdict(Record):
     not_run: dict[str, str] = {}
     findings: tuple[Finding, ...] = ()
     evidence_ids: tuple[Digest, ...] = ()
+    lost_s: Annotated[float, Field(ge=0)] = 0.0  # wall time of a stage that a fault of ours ended
+
+    def asked(self) -> object:
+        return self.model_dump(mode="json", exclude={"lost_s"})
 
     @model_validator(mode="after")
     def _judgement_rests_on_something(self) -> Self:

@@ -5,17 +5,19 @@ each may end the experiment: the first verdict is the last record.
 """
 
 import logging
+import time
 import traceback
 from collections.abc import Callable
+
+from pydantic import BaseModel
 
 from serving.errors import BadInput, Broken
 from serving.home import located
 from serving.scenario import Scenario
 from tasks.build import build_kernel
-from tasks.criteria import load_criteria
+from tasks.criteria import Criteria, load_criteria
 from tasks.decide import broken, decide
 from tasks.judge_service import is_decided
-from tasks.judgement import Criteria
 from tasks.ledger import Ledger, keep_noise, recall_noise
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
@@ -62,12 +64,14 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
     def store(record: Record) -> None:
         ledger.append(experiment.hypothesis_id, experiment.attempt, record)
 
+    since = time.monotonic()
     try:
         for work in work_of(name, experiment):
             log.info("%s: %s ...", name, work.__name__)
             record = work(experiment, ledger)
             log.info("%s: %s took %.1f s", name, work.__name__, record.wall_s)
             store(record)
+            since = time.monotonic()
             keep_noise(ledger, experiment.attempt, record)
             experiment = experiment.with_record(record)
             verdict = decide(experiment, criteria_of(experiment))
@@ -75,13 +79,14 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
                 store(verdict)
                 return experiment.with_record(verdict)
     except (Broken, BadInput) as fault:
-        verdict = broken(experiment, f"{fault.message} (hint: {fault.hint})")
+        verdict = broken(experiment, f"{fault.message} (hint: {fault.hint})", time.monotonic() - since)
     except KeyboardInterrupt:
-        store(broken(experiment, f"interrupted during {name}"))
+        store(broken(experiment, f"interrupted during {name}", time.monotonic() - since))
         raise
     except Exception as error:  # noqa: BLE001  a fault of ours must be recorded as BROKEN, never lost or judged
         log.error("unexpected fault in stage %s:\n%s", name, traceback.format_exc())
-        verdict = broken(experiment, f"unexpected fault in {name}: {type(error).__name__}: {error}")
+        reason = f"unexpected fault in {name}: {type(error).__name__}: {error}"
+        verdict = broken(experiment, reason, time.monotonic() - since)
     else:
         return experiment
     store(verdict)
@@ -151,7 +156,7 @@ MEASURES: dict[Rung, Work] = {
 }
 
 
-def criteria_of(experiment: Experiment) -> Criteria:
+def criteria_of(experiment: Experiment) -> Criteria[BaseModel]:
     """The criteria that people wrote for the target of this experiment."""
     match experiment.hypothesis.target:
         case KernelTarget(problem=name):

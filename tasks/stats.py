@@ -1,27 +1,56 @@
-"""What a ledger adds up to: attempts by outcome and the time they took, derived from its objects each time."""
+"""What a ledger adds up to, derived from its objects each time: outcomes, costs, and the noise that was measured."""
 
 from collections import Counter
 
+from tasks.accounting import cost_of, total
 from tasks.ledger import Contents, attempts
+from tasks.noise import Noise, smallest_detectable_pct
+from tasks.records import Experiment
+
+JUDGED = ("PASSED", "REJECTED", "INCONCLUSIVE")
+ALPHA, PAIRS = 0.05, (8, 16, 32)
 
 
 def statistics_text(contents: Contents) -> str:
-    """Counts by outcome (BROKEN apart: it says nothing about a hypothesis), by rung, and seconds of everything."""
+    """Counts by outcome (BROKEN apart: it says nothing about a hypothesis), costs of everything, noise by environment."""
     found = attempts(contents)
+    lines = [*_outcomes(found), *_costs(found)]
+    noises = [Noise.model_validate(entry.record) for entry in contents.entries if entry.kind == "noise"]
+    lines += [line for noise in noises for line in noise_lines(noise)]
+    lines.append(f"damaged objects: {len(contents.damaged)}")
+    return "\n".join([*lines, *(f"  `{damage.path}`: {damage.reason}" for damage in contents.damaged)])
+
+
+def noise_lines(noise: Noise) -> list[str]:
+    """What an A/A run lets one see: the smallest effect that so many pairs show with 80 % power at 95 %."""
+    machine = f"{noise.facts.get('cpu', 'unknown CPU')}, {noise.facts.get('cores', '?')} cores"
+    lines = [f"noise of {noise.rung} at {noise.workload} on {machine}, measured in {noise.wall_s:.0f} s:"]
+    for observable in noise.changes:
+        scale = noise.scale(observable)
+        if scale is None:
+            continue
+        seen = [(pairs, smallest_detectable_pct(pairs, scale, ALPHA)) for pairs in PAIRS]
+        shown = ", ".join(f"{pairs} pairs {'none' if least is None else f'{least:.0f} %'}" for pairs, least in seen)
+        lines.append(f"  {observable}: {100 * scale:.1f} % a pair; smallest detectable effect: {shown}")
+    return lines
+
+
+def _outcomes(found: list[Experiment]) -> list[str]:
     outcomes = Counter(e.verdict.outcome.value if e.verdict else "no verdict" for e in found)
     rungs = Counter(evidence.rung.value for e in found for evidence in e.evidence if evidence.not_run is None)
-    wall = sum(e.build.wall_s for e in found if e.build) + sum(v.wall_s for e in found for v in e.evidence)
-    device = sum(evidence.device_s for e in found for evidence in e.evidence)
-    judged = sum(outcomes[o] for o in ("PASSED", "REJECTED", "INCONCLUSIVE"))
-    lines = [
+    judged = ", ".join(f"{name.lower()} {outcomes[name]}" for name in JUDGED)
+    return [
         f"attempts: {len(found)} at {len({e.hypothesis_id for e in found})} hypotheses",
-        f"judged: {judged} ("
-        + ", ".join(f"{o.lower()} {outcomes[o]}" for o in ("PASSED", "REJECTED", "INCONCLUSIVE"))
-        + ")",
+        f"judged: {sum(outcomes[name] for name in JUDGED)} ({judged})",
         f"broken: {outcomes['BROKEN']}, without a verdict: {outcomes['no verdict']}",
         "rungs run: " + (", ".join(f"{rung} {n}" for rung, n in sorted(rungs.items())) or "none"),
-        f"wall time: {wall:.1f} s, device time: {device:.1f} s, all attempts included",
-        f"damaged objects: {len(contents.damaged)}",
     ]
-    lines += [f"  `{damage.path}`: {damage.reason}" for damage in contents.damaged]
-    return "\n".join(lines)
+
+
+def _costs(found: list[Experiment]) -> list[str]:
+    spent = total(cost_of(e) for e in found)
+    device = "unknown" if spent.device_s is None else f"{spent.device_s:.1f} s"
+    lost = sum(e.verdict.lost_s for e in found if e.verdict)
+    return [
+        f"wall time: {spent.wall_s:.1f} s, device time: {device}, all attempts included; {lost:.1f} s lost to our faults"
+    ]

@@ -1,0 +1,139 @@
+"""Rules that turn evidence into findings: where an effect sits, what it implies, and what to try next.
+
+Each rule is a function of one piece of evidence that people can read, and add to `RULES`. What a rule concludes from
+figures is `inferred`; the figures themselves are findings of the judges, `measured`.
+"""
+
+from collections.abc import Callable
+
+from tasks.paired import mean_of
+from tasks.reconcile import reconcile
+from tasks.records import Arm, Evidence, Experiment, Finding, Interval, Locus, LocusKind, Rung
+from tasks.static_table import SM_COUNT, WORK, Table
+
+INC, CAN = Arm.INCUMBENT, Arm.CANDIDATE
+TTFT_LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms")
+WHOLE_NUMBER_PCT = 2.0  # how near a ratio must be to a whole number to be a count of repetitions
+FEW_PAGES_PCT, SMALL_SHARE_PCT, MOVED_PCT = 20.0, 5.0, 5.0
+
+
+def diagnose(
+    experiment: Experiment, intervals: tuple[Interval, ...], judged: tuple[Finding, ...]
+) -> tuple[Finding, ...]:
+    """Every rule over every piece of evidence, then how the prediction fared."""
+    found = [f for evidence in experiment.evidence if evidence.blocks for rule in RULES for f in rule(evidence)]
+    told = reconcile(experiment.hypothesis.prediction, intervals, judged)
+    return (*found, *([told] if told else []))
+
+
+def repeated_work(evidence: Evidence) -> list[Finding]:
+    """MUFU fall to a whole fraction: the incumbent did the same special functions that many times."""
+    if evidence.rung is not Rung.STATIC:
+        return []
+    table = Table(evidence.blocks)
+    before, after = (table.value(arm, "mufu", table.largest) for arm in (INC, CAN))
+    if not before or not after or before < 1.9 * after:
+        return []
+    times = before / after
+    if abs(times - round(times)) > WHOLE_NUMBER_PCT / 100 * times:
+        return []
+    implies = f"the incumbent does the same special functions {times:.0f} times over, once in each tile"
+    ask = "merge tiles, where the batch still fills the GPU; then ask `faster kernel`"
+    return [_finding(LocusKind.CODE_PATH, "prologue of a tile", "mufu", "1", before, after, implies, ask)]
+
+
+def launches_and_parts(evidence: Evidence) -> list[Finding]:
+    """How many launches a step has, and where the candidate's work is when it has several kernels."""
+    if evidence.rung is not Rung.STATIC:
+        return []
+    table, found = Table(evidence.blocks), []
+    before, after = (table.value(arm, "launches", table.largest) for arm in (INC, CAN))
+    if before != after:
+        cost = "launches a step; what a launch costs is not in instructions, and shows only where a GPU is"
+        found.append(_finding(LocusKind.CODE_CHANGE, "launches of a step", "launches", "1", before, after, cost))
+    ours, theirs = (table.parts(arm, WORK, table.largest) for arm in (INC, CAN))
+    for kernel, count in theirs.items() if len(theirs) > 1 else ():
+        share = f"{100 * count / sum(theirs.values()):.0f} % of the candidate's warp instructions at {table.largest}"
+        found.append(_finding(LocusKind.KERNEL, kernel, WORK, "1", ours.get(kernel), count, share))
+    return found
+
+
+def idle_multiprocessors(evidence: Evidence) -> list[Finding]:
+    """Shapes at which a change of the grid leaves SMs without a program."""
+    if evidence.rung is not Rung.STATIC:
+        return []
+    table, found = Table(evidence.blocks), []
+    for workload in table.workloads:
+        before, after = (table.value(arm, "programs", workload) for arm in (INC, CAN))
+        if before is None or after is None or after >= min(SM_COUNT, before):
+            continue
+        implies = f"{after:.0f} programs in the largest launch leave SMs of an H200 ({SM_COUNT}) idle"
+        found.append(_finding(LocusKind.INPUT_CONDITION, workload, "programs", "1", before, after, implies))
+    return found[:4]
+
+
+def time_to_first_token(evidence: Evidence) -> list[Finding]:
+    """A change of TTFT, told apart by layer: the layers of the server add up to its TTFT."""
+    before, after = (mean_of(evidence.blocks, "server_ttft_ms", arm) for arm in (INC, CAN))
+    if not before or after is None or abs(100 * (after / before - 1)) < MOVED_PCT:
+        return []
+    moved = {}
+    for layer in TTFT_LAYERS:
+        old, new = (mean_of(evidence.blocks, layer, arm) for arm in (INC, CAN))
+        if old is None or new is None:
+            return []
+        moved[layer.removeprefix("server_").removesuffix("_ms")] = new - old
+    most = max(moved, key=lambda layer: abs(moved[layer]))
+    parts = ", ".join(f"{layer} {shift:+.1f} ms" for layer, shift in moved.items())
+    implies = f"server TTFT {100 * (after / before - 1):+.0f} %: {parts}"
+    ask = f"ask what `{most}` waits for: it makes {100 * moved[most] / (after - before):.0f} % of the change"
+    return [_finding(LocusKind.INTERVAL, most, "server_ttft_ms", "ms", before, after, implies, ask)]
+
+
+def starved_transfer(evidence: Evidence) -> list[Finding]:
+    """Hardly any KV page leaves before prefill ends: something keeps the transfer thread from running."""
+    name = "pages_before_prefill_end_pct"
+    before, after = (mean_of(evidence.blocks, name, arm) for arm in (INC, CAN))
+    if after is None or after >= FEW_PAGES_PCT:
+        return []
+    implies = f"{after:.0f} % of transfer pages are done before prefill ends: something holds the GIL"
+    return [
+        _finding(LocusKind.THREAD, "transfer", name, "%", before, after, implies, "release the GIL around the wait")
+    ]
+
+
+def small_share(evidence: Evidence) -> list[Finding]:
+    """A kernel that takes little of a step cannot change the service much."""
+    share = mean_of(evidence.blocks, "kernel_share_pct", INC)
+    if share is None or share >= SMALL_SHARE_PCT:
+        return []
+    implies = f"the kernel takes {share:.1f} % of a step: even for nothing it would gain no more"
+    ask = "choose a kernel with a larger share"
+    return [_finding(LocusKind.KERNEL, "share of a step", "kernel_share_pct", "%", share, None, implies, ask)]
+
+
+RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
+    repeated_work,
+    launches_and_parts,
+    idle_multiprocessors,
+    time_to_first_token,
+    starved_transfer,
+    small_share,
+)
+
+
+def _finding(
+    kind: LocusKind, name: str, observable: str, unit: str, before: float | None, after: float | None, implies: str,
+    next_test: str | None = None,
+) -> Finding:  # fmt: skip
+    return Finding(
+        locus=Locus(kind=kind, name=name),
+        observable=observable,
+        unit=unit,
+        incumbent=before,
+        candidate=after,
+        delta=None if before is None or after is None else after - before,
+        status="inferred",
+        implies=implies,
+        next_test=next_test,
+    )
