@@ -12,8 +12,9 @@ import click
 from flows import local
 from serving.errors import BadInput, Broken
 from tasks.check import check
+from tasks.history import attempts, latest, tried
 from tasks.hypothesis_file import load_hypothesis
-from tasks.ledger import Ledger, attempts, default_url, latest
+from tasks.ledger import Ledger, default_url
 from tasks.plan import make_plan
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
@@ -34,16 +35,16 @@ def run_hypothesis(
 ) -> str | None:
     """Plan, and unless `only_plan`, run. Raises `BadInput` before anything is recorded."""
     hypothesis = load_hypothesis(path)
-    plan = make_plan(hypothesis, Rung(upto) if upto else None, budget_s)
-    check_edit(hypothesis)
     _check_writable(json_file)
+    url = ledger_url or default_url()
+    plan = make_plan(hypothesis, Rung(upto) if upto else None, budget_s, tried(Ledger(url), hypothesis))
+    check_edit(hypothesis)
     if only_plan:
         click.echo(plan_text(plan))
         _write(json_file, plan)
         return None
     click.echo(plan_text(plan), err=True)
     experiment = Experiment(hypothesis_id=hypothesis.id, attempt=_new_attempt(), hypothesis=hypothesis, plan=plan)
-    url = ledger_url or default_url()
     Ledger(url).check_writable()
     ended = _run_flow(experiment, url)
     click.echo(verdict_text(ended))

@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import httpx
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from serving.scenario import Arrivals, Traffic
 
@@ -49,6 +50,17 @@ class RequestRecord(BaseModel):
     tpot_ms: float | None = None
     e2e_ms: float | None = None
     error: str | None = None
+
+    @model_validator(mode="after")
+    def _times_are_in_order(self) -> Self:
+        known = [self.ttft_ms, self.tpot_ms, self.e2e_ms, *self.itl_ms]
+        if any(time_ms is not None and time_ms < 0 for time_ms in known):
+            raise ValueError("a negative time: events were paired wrongly")
+        if self.ttft_ms is not None and self.e2e_ms is not None and self.ttft_ms > self.e2e_ms:
+            raise ValueError("the first token came after the last: events were paired wrongly")
+        if self.error is None and self.ttft_ms is None:
+            raise ValueError("a request without an error has a first token")
+        return self
 
 
 @dataclass(frozen=True)

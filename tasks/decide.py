@@ -34,9 +34,25 @@ def decide(experiment: Experiment, criteria: Criteria) -> Verdict | None:
             return _verdict(experiment, _over_budget(experiment, step), judged)
         judgement = judge(evidence, criteria, answers=step.purpose == "answer")
         judged.append(judgement)
+        if step.purpose == "answer" and judgement.outcome is Outcome.PASSED and experiment.plan.confirms:
+            return _confirmed(experiment, step, criteria, judgement, judged[:-1])
         if judgement.outcome is not None and (step.purpose == "answer" or judgement.outcome is not Outcome.PASSED):
             return _verdict(experiment, judgement, judged[:-1])
     return _verdict(experiment, _no_answer(experiment), judged)
+
+
+def _confirmed(
+    experiment: Experiment, step: Step, criteria: Criteria, won: Judgement, earlier: list[Judgement]
+) -> Verdict | None:
+    """The verdict of the fresh run decides, and both estimates are shown; None until that run exists."""
+    again = experiment.confirmation(step.rung)
+    if again is None:
+        return _verdict(experiment, _over_budget(experiment, step), [*earlier, won])
+    judgement = judge(again, criteria, answers=True)
+    first = ", ".join(f"{i.observable} {i.estimate:+.1f} %" for i in won.intervals[:1])
+    reason = f"confirmation of a win among {experiment.plan.tried} tried (first run: {first}): {judgement.reason} [P4]"
+    both = (*judgement.intervals, *(i.model_copy(update={"method": f"{i.method}; first run"}) for i in won.intervals))
+    return _verdict(experiment, judgement.model_copy(update={"reason": reason, "intervals": both}), earlier)
 
 
 def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:

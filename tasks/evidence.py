@@ -98,6 +98,7 @@ class Evidence(Record):
     candidate_fault: str | None = None
     gate: Digest | None = None
     noise: Noise | None = None
+    confirms: Digest | None = None  # the evidence whose win this run shows again, on fresh seeds
 
     @model_validator(mode="after")
     def _ran_or_says_why_not(self) -> Self:

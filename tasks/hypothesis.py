@@ -49,6 +49,9 @@ class Rung(StrEnum):
     SERVICE = "service"
 
 
+TIMED = (Rung.MICROBENCH, Rung.SERVICE)
+
+
 class Question(StrEnum):
     """What a hypothesis asks. Each is answered by exactly one rung (tasks/plan.py)."""
 
@@ -159,6 +162,12 @@ class Plan(Record):
     steps: tuple[Step, ...]
     left_out: dict[Rung, str]
     budget_s: Annotated[float, Field(gt=0)] | None = None
+    tried: Annotated[int, Field(ge=1)] = 1  # hypotheses timed at this target, this one included
+
+    @property
+    def confirms(self) -> bool:
+        """Whether a win must be shown again: the best of several is better than it is."""
+        return self.tried > 1 and any(s.purpose == "answer" and s.rung in TIMED for s in self.steps)
 
     @model_validator(mode="after")
     def _each_rung_once(self) -> Self:

@@ -7,7 +7,7 @@ object is reported without hiding another. There is no index and no lock: everyt
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from serving.errors import BadInput, Broken
 from serving.home import home
-from tasks.noise import Noise, noise_key
-from tasks.records import Build, Evidence, Experiment, Hypothesis, Plan, Record, Rung, Text, Verdict, digest
+from tasks.noise import Noise
+from tasks.records import Build, Evidence, Hypothesis, Plan, Record, Text, Verdict, digest
 
 KINDS: dict[str, type[Record]] = {
     "hypothesis": Hypothesis,
@@ -179,51 +179,3 @@ class Ledger:
             return Damage(path=name, reason=f"cannot be read: {error}")
         except (ValidationError, json.JSONDecodeError, KeyError, UnicodeDecodeError) as error:
             return Damage(path=name, reason=f"not a record: {str(error).splitlines()[0]}")
-
-
-def attempts(contents: Contents) -> list[Experiment]:
-    """One view per attempt that has its hypothesis and plan, oldest first by start."""
-    by_attempt: dict[tuple[str, str], list[Entry]] = {}
-    for entry in contents.entries:
-        by_attempt.setdefault((entry.hypothesis_id, entry.attempt), []).append(entry)
-    views = [(entries[0].written_at, view(entries)) for entries in by_attempt.values()]
-    return [found for _, found in sorted(views, key=lambda pair: pair[0]) if found is not None]
-
-
-def view(entries: list[Entry]) -> Experiment | None:
-    records = [KINDS[entry.kind].model_validate(entry.record) for entry in sorted(entries, key=lambda e: e.seq)]
-    hypothesis = next((r for r in records if isinstance(r, Hypothesis)), None)
-    plan = next((r for r in records if isinstance(r, Plan)), None)
-    if hypothesis is None or plan is None:
-        return None
-    experiment = Experiment(hypothesis_id=hypothesis.id, attempt=entries[0].attempt, hypothesis=hypothesis, plan=plan)
-    for record in records:
-        if isinstance(record, Build | Evidence | Verdict):
-            experiment = experiment.with_record(record)
-    return experiment
-
-
-def latest(ledger: Ledger, prefix: str) -> Experiment:
-    """The last attempt at the hypothesis whose id starts with `prefix`. Raises `BadInput` for none or several."""
-    found = attempts(ledger.read(prefix)) if prefix else []
-    ids = sorted({experiment.hypothesis_id for experiment in found})
-    if not ids:
-        raise BadInput(f"no experiment with the id `{prefix}`", "`infra-agent ledger list` shows the ids")
-    if len(ids) > 1:
-        raise BadInput(
-            f"the id `{prefix}` is ambiguous: {', '.join(i[:12] for i in ids)}", "give more characters of the id"
-        )
-    return found[-1]
-
-
-def recall_noise(ledger: Ledger, rung: Rung, workload: str, facts: Mapping[str, str]) -> Noise | None:
-    """The latest A/A run of a rung under the same facts, or None."""
-    found = ledger.read(noise_key(rung, workload, dict(facts))).entries
-    return Noise.model_validate(found[-1].record) if found else None
-
-
-def keep_noise(ledger: Ledger, attempt: str, record: Record) -> None:
-    """Store the A/A run that evidence brings, unless it was recalled from this ledger."""
-    noise = record.noise if isinstance(record, Evidence) else None
-    if noise is not None and recall_noise(ledger, noise.rung, noise.workload, noise.facts) != noise:
-        ledger.append(noise.id, attempt, noise)

@@ -71,8 +71,9 @@ STAGE_RUNGS: dict[str, tuple[Rung, ...]] = {
 COST = list(Rung)
 
 
-def make_plan(hypothesis: Hypothesis, upto: Rung | None = None, budget_s: float | None = None) -> Plan:
+def make_plan(hypothesis: Hypothesis, upto: Rung | None = None, budget_s: float | None = None, tried: int = 1) -> Plan:
     """The rungs for one hypothesis, gates first. `upto` leaves out every dearer rung, even the one that answers.
+    `tried`: hypotheses timed at this target so far, with this one; a win among several must be shown again.
 
     Raises `BadInput` when no rung answers the question for this kind of change.
     """
@@ -90,7 +91,7 @@ def make_plan(hypothesis: Hypothesis, upto: Rung | None = None, budget_s: float 
     planned = {step.rung for step in wanted}
     left_out = {rung: f"not needed to answer `{hypothesis.question}`" for rung in Rung if rung not in planned}
     left_out |= {step.rung: f"dearer than --upto {upto}" for step in wanted if step not in steps}
-    return Plan(hypothesis_id=hypothesis.id, steps=steps, left_out=left_out, budget_s=budget_s)
+    return Plan(hypothesis_id=hypothesis.id, steps=steps, left_out=left_out, budget_s=budget_s, tried=tried)
 
 
 def stage_steps(plan: Plan, stage: str) -> tuple[Step, ...]:

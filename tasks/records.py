@@ -142,7 +142,12 @@ class Experiment(Record):
     verdict: Verdict | None = None
 
     def of(self, rung: Rung) -> Evidence | None:
+        """The first evidence of a rung."""
         return next((e for e in self.evidence if e.rung is rung), None)
+
+    def confirmation(self, rung: Rung) -> Evidence | None:
+        """The fresh run that shows a win again."""
+        return next((e for e in self.evidence if e.rung is rung and e.confirms is not None), None)
 
     def with_record(self, record: Build | Evidence | Verdict) -> "Experiment":
         match record:

@@ -36,6 +36,8 @@ def plan_text(plan: Plan) -> str:
     """The rungs that a plan visits and those it leaves out, each with its reason."""
     lines = [f"plan for hypothesis {plan.hypothesis_id[:12]}"]
     lines += [f"  {i}. {s.rung:<10} {s.purpose:<6} on {s.pool:<14} {s.why}" for i, s in enumerate(plan.steps, 1)]
+    if plan.confirms:
+        lines.append(f"  a win is shown again on fresh requests: {plan.tried} hypotheses were timed at this target")
     lines += [f"  -  {rung:<10} left out: {why}" for rung, why in plan.left_out.items()]
     return "\n".join(lines)
 

@@ -7,6 +7,7 @@ warm-up, and pairs of blocks whose order is drawn at random. Intervals and opini
 import logging
 import random
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ class Observed:
     """What a run has produced so far; it outlives a candidate that fails on the way."""
 
     run: Run
+    scenario: Scenario
     blocks: list[Block] = field(default_factory=list)
     engagement: tuple[Engagement, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -46,10 +48,13 @@ class Observed:
     noise: Noise | None = None
 
 
-def measure_service(hypothesis: Hypothesis, enough: Enough | None = None, recall: Recall | None = None) -> Evidence:
+def measure_service(
+    hypothesis: Hypothesis, enough: Enough | None = None, recall: Recall | None = None, confirms: str | None = None
+) -> Evidence:
     """Runs the comparison. `enough` sees all blocks after each pair and may end the traffic early.
 
     `recall` finds the noise that an earlier A/A run measured under the same facts; without one it is measured first.
+    `confirms`: the evidence whose win is shown again; the run then has requests and an order of its own.
 
     A candidate that does not start, or dies of its own under traffic, is evidence with a `candidate_fault`; one that
     computes something else is evidence with its drift and no timings. Raises BadInput for files or an edit that cannot
@@ -58,18 +63,26 @@ def measure_service(hypothesis: Hypothesis, enough: Enough | None = None, recall
     arms = arms_of(hypothesis)
     check_arguments(arms.incumbent)
     check_arguments(arms.candidate)
-    run_dir = home() / "runs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{hypothesis.id[:12]}"
+    run_dir = home() / "runs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{hypothesis.id[:12]}-{uuid.uuid4().hex[:6]}"
     run_dir.mkdir(parents=True)
-    observed = Observed(Run(run_dir))
+    observed = Observed(Run(run_dir), with_seed(arms.scenario, confirms))
     specs = {str(Arm.INCUMBENT): arms.incumbent, str(Arm.CANDIDATE): arms.candidate}
     try:
         with running_together(specs, run_dir) as servers:
-            _compare(arms, servers, random.Random(hypothesis.id), observed, enough, recall)
+            _compare(arms, servers, random.Random(f"{hypothesis.id}:{confirms}"), observed, enough, recall)
     except EngineEnded as ended:
         if ended.server != Arm.CANDIDATE or not ended.refused:
             raise
         observed.fault = ended.message
-    return _evidence(hypothesis, arms, observed)
+    return _evidence(hypothesis, arms, observed, confirms)
+
+
+def with_seed(scenario: Scenario, confirms: str | None) -> Scenario:
+    """The scenario with requests of its own for a confirmatory run."""
+    if confirms is None:
+        return scenario
+    seed = int(digest([scenario.traffic.seed, confirms])[:12], 16)
+    return scenario.model_copy(update={"traffic": scenario.traffic.model_copy(update={"seed": seed})})
 
 
 def _compare(
@@ -90,15 +103,15 @@ def _compare(
         log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen}" for e in proof.engagement))
         if proof.fault is not None:
             return
-        quality = compare_quality(arms.scenario, servers)
+        quality = compare_quality(observed.scenario, servers)
         observed.blocks += quality.blocks
         if quality.same:
-            _warm_up(arms.scenario, servers)
+            _warm_up(observed.scenario, servers)
             known = recall(observed.facts) if recall is not None else None
             observed.noise = known or measure_noise(
-                arms.scenario, servers[Arm.INCUMBENT], rng, observed.run, observed.facts
+                observed.scenario, servers[Arm.INCUMBENT], rng, observed.run, observed.facts
             )
-            _send_traffic(arms.scenario, servers, rng, observed, enough)
+            _send_traffic(servers, rng, observed, enough)
     except Broken as broken:
         ended = servers[Arm.CANDIDATE].ended()
         if ended is None or servers[Arm.INCUMBENT].ended() is not None:
@@ -112,10 +125,9 @@ def _warm_up(scenario: Scenario, servers: Mapping[str, Server]) -> None:
             send(servers[arm].base_url, scenario.traffic, number)
 
 
-def _send_traffic(
-    scenario: Scenario, servers: Mapping[str, Server], rng: random.Random, observed: Observed, enough: Enough | None
-) -> None:
+def _send_traffic(servers: Mapping[str, Server], rng: random.Random, observed: Observed, enough: Enough | None) -> None:
     """Block numbers below `warmup_blocks` warmed up; both arms of a pair get the same requests."""
+    scenario = observed.scenario
     for pair in range(scenario.traffic.pairs):
         began = observed.run.elapsed_s
         for place, arm in enumerate(rng.sample(list(Arm), k=2)):
@@ -130,7 +142,7 @@ def _send_traffic(
             return
 
 
-def _evidence(hypothesis: Hypothesis, arms: Arms, observed: Observed) -> Evidence:
+def _evidence(hypothesis: Hypothesis, arms: Arms, observed: Observed, confirms: str | None) -> Evidence:
     facts = observed.facts or environment(arms.incumbent, arms.scenario, None, {})
     root = home()
     files = [
@@ -147,10 +159,11 @@ def _evidence(hypothesis: Hypothesis, arms: Arms, observed: Observed) -> Evidenc
             "engagement": tuple(observed.engagement),
             "environment": {"facts": dict(facts)},
             "evaluator_digest": evaluator_digest(),
-            "seed": arms.scenario.traffic.seed,
+            "seed": observed.scenario.traffic.seed,
             "files": tuple(files),
             "wall_s": observed.run.elapsed_s,
             "candidate_fault": observed.fault,
             "noise": observed.noise,
+            "confirms": confirms,
         }
     )

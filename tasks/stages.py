@@ -5,6 +5,7 @@ each may end the experiment: the first verdict is the last record.
 """
 
 import logging
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -14,11 +15,13 @@ from pydantic import BaseModel
 from serving.errors import BadInput, Broken
 from serving.home import located
 from serving.scenario import Scenario
+from tasks.accounting import cost_of
 from tasks.build import build_kernel
 from tasks.criteria import Criteria, load_criteria
 from tasks.decide import broken, decide
+from tasks.history import keep_noise, recall_noise
 from tasks.judge_service import is_decided
-from tasks.ledger import Ledger, keep_noise, recall_noise
+from tasks.ledger import Ledger
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
 from tasks.plan import STAGE_RUNGS
@@ -97,7 +100,9 @@ def work_of(stage: str, experiment: Experiment) -> tuple[Work, ...]:
     """What a stage has to do for this plan, in order; nothing for a stage that the plan does not name."""
     if stage == "build":
         return (build,)
-    return tuple(MEASURES[step.rung] for step in experiment.plan.steps if step.rung in STAGE_RUNGS[stage])
+    steps = [step for step in experiment.plan.steps if step.rung in STAGE_RUNGS[stage]]
+    again = [MEASURES[s.rung] for s in steps if s.purpose == "answer" and experiment.plan.confirms]
+    return (*(MEASURES[step.rung] for step in steps), *again)
 
 
 def build(experiment: Experiment, ledger: Ledger) -> Build:
@@ -127,13 +132,16 @@ def microbench(experiment: Experiment, ledger: Ledger) -> Evidence:
 
 
 def service(experiment: Experiment, ledger: Ledger) -> Evidence:
-    """The traffic ends as soon as the pairs so far force a verdict."""
+    """The traffic ends as soon as the pairs so far force a verdict, or the budget of the plan is spent."""
     if not isinstance(experiment.hypothesis.change, StackEdit):
         return _not_built(experiment, Rung.SERVICE, "only a stack edit can be deployed yet")
-    criteria = criteria_of(experiment)
+    criteria, won = criteria_of(experiment), experiment.of(Rung.SERVICE)
+    left = (experiment.plan.budget_s or math.inf) - cost_of(experiment).wall_s
+    deadline = time.monotonic() + left
     return measure_service(
         experiment.hypothesis,
-        enough=lambda blocks, noise: is_decided(blocks, criteria, noise),
+        confirms=won.id if won else None,
+        enough=lambda blocks, noise: time.monotonic() > deadline or is_decided(blocks, criteria, noise),
         recall=lambda facts: recall_noise(ledger, Rung.SERVICE, str(criteria.cite("name").value), facts),
     )
 

@@ -3,7 +3,8 @@
 from collections import Counter
 
 from tasks.accounting import cost_of, total
-from tasks.ledger import Contents, attempts
+from tasks.history import attempts
+from tasks.ledger import Contents
 from tasks.noise import Noise, smallest_detectable_pct
 from tasks.records import Experiment
 

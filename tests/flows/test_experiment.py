@@ -10,7 +10,8 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from flows.experiment import run_experiment
 from serving.errors import Broken
 from tasks import stages
-from tasks.ledger import Ledger, latest
+from tasks.history import latest
+from tasks.ledger import Ledger
 from tasks.plan import make_plan
 from tasks.records import Arm, Build, Evidence, Experiment, Outcome, Question, Rung
 

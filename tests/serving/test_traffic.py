@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine, listening
+from pydantic import ValidationError
 
 from serving.scenario import Arrivals, RequestClass, Span, Traffic
 from serving.traffic import RequestRecord, arrival_times_s, plan_requests, send, write_jsonl
@@ -104,7 +105,28 @@ def test_poisson_arrivals_are_seeded_and_start_at_once() -> None:
 
 
 def test_records_go_to_a_file_one_a_line_and_come_back(tmp_path: Path) -> None:
-    record = RequestRecord(id="0-0", class_name="chat", sent_s=0, send_lag_ms=0, prompt_tokens=3, output_tokens=2)
+    record = RequestRecord(
+        id="0-0", class_name="chat", sent_s=0, send_lag_ms=0, prompt_tokens=3, output_tokens=2, ttft_ms=1
+    )
     write_jsonl(tmp_path / "r.jsonl", [record, record])
     lines = (tmp_path / "r.jsonl").read_text().splitlines()
     assert [RequestRecord.model_validate_json(line) for line in lines] == [record, record]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"ttft_ms": -1.0}, {"ttft_ms": 20.0, "e2e_ms": 10.0}, {"ttft_ms": 1.0, "itl_ms": (-0.5,)}, {"ttft_ms": None}],
+    ids=["before it was sent", "first after last", "gap below zero", "no first token"],
+)
+def test_times_that_contradict_each_other_are_no_record(wrong: dict[str, object]) -> None:
+    fields = {
+        "id": "0-0",
+        "class_name": "chat",
+        "sent_s": 0.0,
+        "send_lag_ms": 0.0,
+        "prompt_tokens": 4,
+        "output_tokens": 4,
+    }
+    RequestRecord.model_validate(fields | {"ttft_ms": 1.0, "e2e_ms": 2.0})
+    with pytest.raises(ValidationError):
+        RequestRecord.model_validate(fields | {"ttft_ms": 1.0, "e2e_ms": 2.0} | wrong)

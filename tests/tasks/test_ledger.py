@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serving.errors import BadInput, Broken
-from tasks.ledger import Ledger, attempts, latest
+from tasks.history import attempts, latest
+from tasks.ledger import Ledger
 from tasks.records import Arm, Outcome, Rung, Verdict
 from tasks.stats import statistics_text
 

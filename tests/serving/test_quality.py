@@ -1,0 +1,53 @@
+"""The guard compares what two servers compute, on the same token ids."""
+
+import pytest
+
+from serving import quality
+from serving.scenario import Guard, Span
+
+
+def test_the_guard_compares_token_ids_and_never_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoding and encoding again would make mismatches that no server made (V18)."""
+    bodies: list[dict[str, object]] = []
+
+    class Answer:
+        def __init__(self, body: dict[str, object]) -> None:
+            self.body = body
+
+        def raise_for_status(self) -> "Answer":
+            return self
+
+        def json(self) -> dict[str, object]:
+            ids = self.body["input_ids"]
+            assert isinstance(ids, list)
+            logprobs = [[None, 0, None], *([-1.0, token, None] for token in ids[1:])]
+            return {"output_ids": [5, 6], "text": "not looked at", "meta_info": {"input_token_logprobs": logprobs}}
+
+    def post(url: str, *, json: dict[str, object], **_: object) -> Answer:
+        bodies.append(json)
+        return Answer(json)
+
+    monkeypatch.setattr("serving.quality.httpx.post", post)
+    guard = Guard(prompt_tokens=(4,), greedy_tokens=2, greatest_logprob_drift=0.1)
+    (found,) = quality.probe("http://a", "http://b", guard, Span(low=10, high=20), seed=1)
+    assert all("text" not in body for body in bodies)
+    forced = [body["input_ids"] for body in bodies if body.get("return_logprob")]
+    assert len(forced) == 3
+    assert all(ids == forced[0] and ids[-2:] == [5, 6] for ids in forced)  # type: ignore[index]
+    assert (found.floor, found.drift, found.greedy_mismatches) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "largest"),
+    [
+        ([-1.0, -2.0], [-1.0, -2.5], 0.5),
+        ([], [], None),
+        ([-1.0], [-1.0, -2.0], None),
+        ([-1.0], [None], None),
+        ([-1.0], [float("nan")], None),
+    ],
+)
+def test_a_difference_that_cannot_be_known_is_none(
+    first: list[float | None], second: list[float | None], largest: float | None
+) -> None:
+    assert quality.largest_difference(first, second) == largest

@@ -1,0 +1,140 @@
+"""Rules derive findings with a locus, what they imply, and a next test; and a prediction is held against the result."""
+
+import pytest
+from examples import block, build, evidence, experiment, kernel_hypothesis
+from hypothesis import given
+from hypothesis import strategies as st
+from service_evidence import LAYERS, guard, pairs, service
+
+from tasks import diagnose as rules
+from tasks.brief import BYTES_PER_TOKEN, brief
+from tasks.decide import decide
+from tasks.problem import load_problem
+from tasks.reconcile import predict_service, reconcile, reconcile_service
+from tasks.records import Arm, Evidence, Finding, Interval, Outcome, Prediction, Rung, Verdict
+
+INC, CAN = Arm
+
+
+def static(mufu: tuple[float, float], programs: tuple[float, float] = (64.0, 64.0)) -> Evidence:
+    blocks = []
+    for arm, count, grid in ((INC, mufu[0], programs[0]), (CAN, mufu[1], programs[1])):
+        blocks += [
+            block(arm, "warp_instructions", 1000.0),
+            block(arm, "warp_instructions", 1000.0, part="k"),
+            block(arm, "mufu", count),
+            block(arm, "programs", grid),
+            block(arm, "launches", 1.0 if arm is INC else 2.0),
+        ]
+    return evidence(Rung.STATIC, *blocks)
+
+
+def interval(estimate: float, low: float, high: float, observable: str = "e2e_mean_ms") -> Interval:
+    fields = {"observable": observable, "unit": "%", "workload": "w", "confidence": 0.95, "blocks": 20, "method": "m"}
+    return Interval.model_validate({**fields, "estimate": estimate, "low": low, "high": high})
+
+
+def test_special_functions_that_fall_to_a_quarter_were_done_four_times() -> None:
+    (finding,) = rules.repeated_work(static((400.0, 100.0)))
+    assert "4 times over" in finding.implies
+    assert finding.status == "inferred"
+    assert finding.next_test is not None
+
+
+@pytest.mark.parametrize("mufu", [(400.0, 390.0), (400.0, 150.0), (400.0, 0.0)])
+def test_a_ratio_that_is_no_whole_number_is_no_repetition(mufu: tuple[float, float]) -> None:
+    assert rules.repeated_work(static(mufu)) == []
+
+
+def test_a_grid_that_leaves_multiprocessors_idle_is_named_by_its_shape() -> None:
+    (finding,) = rules.idle_multiprocessors(static((4.0, 4.0), programs=(256.0, 64.0)))
+    assert finding.locus.kind == "input_condition"
+    assert rules.idle_multiprocessors(static((4.0, 4.0), programs=(64.0, 64.0))) == []
+
+
+def test_another_launch_is_a_cost_that_instructions_do_not_show() -> None:
+    assert rules.launches_and_parts(static((4.0, 4.0)))[0].delta == 1.0
+
+
+def test_a_change_of_ttft_is_told_apart_by_layer() -> None:
+    change = 100 * 30 / LAYERS["server_queue_ms"]
+    moved = pairs({"server_queue_ms": change, "server_ttft_ms": 100 * 30 / 75}, level=0.0)
+    (finding,) = rules.time_to_first_token(service(guard() + moved))
+    assert finding.locus.name == "queue"
+    assert "queue +30.0 ms, prefill +0.0 ms" in finding.implies
+    assert "100 % of the change" in str(finding.next_test)
+
+
+def test_pages_that_wait_for_prefill_point_to_the_gil() -> None:
+    name = "pages_before_prefill_end_pct"
+    held = evidence(Rung.OVERLAP, block(INC, name, 95.0), block(CAN, name, 2.0))
+    assert "GIL" in rules.starved_transfer(held)[0].implies
+    assert rules.starved_transfer(evidence(Rung.OVERLAP, block(CAN, name, 97.0))) == []
+
+
+def test_a_kernel_with_a_small_share_is_not_worth_it() -> None:
+    (finding,) = rules.small_share(evidence(Rung.MICROBENCH, block(INC, "kernel_share_pct", 3.0), gate="0" * 64))
+    assert "choose a kernel with a larger share" in str(finding.next_test)
+
+
+@given(st.floats(0.01, 1), st.floats(-60, 60), st.floats(0, 20))
+def test_a_local_change_predicts_a_service_change_by_its_share(share: float, change: float, half: float) -> None:
+    predicted = predict_service(interval(change, change - half, change + half), share / 2, share, min(1, share * 1.5))
+    assert predicted.low_pct <= predicted.estimate_pct <= predicted.high_pct
+    assert abs(predicted.estimate_pct) <= abs(change) + 1e-9
+
+
+def test_a_doubled_kernel_of_five_percent_share_gains_two_and_a_half() -> None:
+    assert predict_service(interval(-50, -50, -50), 0.05, 0.05, 0.05).estimate_pct == pytest.approx(-2.5)
+
+
+def test_shares_out_of_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="shares"):
+        predict_service(interval(-50, -60, -40), 0.5, 0.2, 0.9)
+
+
+def test_a_service_gain_outside_its_prediction_is_a_finding_with_likely_loci() -> None:
+    predicted = predict_service(interval(-20, -22, -18), 0.4, 0.5, 0.6)
+    hit, miss = (reconcile_service(predicted, interval(e, e - 1, e + 1)) for e in (-10.0, 5.0))
+    assert "they agree" in hit.implies
+    assert hit.next_test is None
+    assert "a miss" in miss.implies
+    assert miss.next_test is not None
+
+
+@pytest.mark.parametrize(("size", "words"), [(8.0, "as predicted"), (80.0, "missed")])
+def test_a_prediction_is_held_against_its_interval(size: float, words: str) -> None:
+    said = Prediction(observable="e2e_mean_ms", direction="down", size=size, unit="%")
+    found = reconcile(said, (interval(-9, -12, -6),), ())
+    assert found is not None
+    assert words in found.implies
+
+
+def test_a_prediction_about_something_else_is_left_alone() -> None:
+    said = Prediction(observable="smell", direction="down", size=1, unit="%")
+    assert reconcile(said, (interval(-9, -12, -6),), ()) is None
+
+
+def test_rules_reach_the_verdict() -> None:
+    view = experiment(kernel_hypothesis(question="same results"))  # type: ignore[arg-type]
+    view = view.with_record(build(view.hypothesis))
+    right = evidence(Rung.NUMERICS, *(block(arm, "out_rel_error", 1e-7) for arm in Arm))
+    verdict = decide(view.with_record(right).with_record(static((400.0, 100.0))), load_problem("kda_decode").criteria)
+    assert verdict is not None
+    assert any("4 times over" in finding.implies for finding in verdict.findings)
+
+
+@given(st.integers(0, 400), st.integers(300, 4000), st.text(min_size=1, max_size=3000))
+def test_the_text_for_a_model_is_bounded_and_says_what_it_left_out(findings: int, tokens: int, words: str) -> None:
+    finding = Finding.model_validate(
+        {"locus": {"kind": "kernel", "name": "k"}, "observable": "x", "unit": "ms", "incumbent": 1.5, "candidate": 2.25,
+         "delta": 0.75, "status": "measured", "implies": words}
+    )  # fmt: skip
+    view = experiment()
+    verdict = Verdict(
+        hypothesis_id=view.hypothesis_id, outcome=Outcome.REJECTED, reason=words, findings=(finding,) * findings
+    )
+    text = brief(view.with_record(verdict), tokens)
+    assert len(text.encode()) <= max(tokens * BYTES_PER_TOKEN, 4000)
+    kept = text.count("measured: kernel `k`: x: 1.5 ms → 2.25 ms")
+    assert f"left out: {findings - kept} lines" in text or (kept == findings and "left out: nothing" in text)
