@@ -90,6 +90,7 @@ def run_in_bubblewrap(script: str, arguments: list[str], stage: Path, limits: Li
             process = subprocess.Popen(
                 _command(script, arguments, stage, limits),
                 stdin=write_end, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                env={},  # bubblewrap is process 1 inside, where /proc/1/environ shows what it was started with
             )  # fmt: skip
         finally:
             os.close(write_end)

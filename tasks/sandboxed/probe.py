@@ -28,6 +28,11 @@ except OSError:
     found["read_outside"] = "refused"
 
 seen = " ".join(os.environ.values())
+for environment in Path("/proc").glob("*/environ"):
+    try:
+        seen += environment.read_bytes().decode(errors="replace")
+    except OSError:
+        continue
 found["secret"] = "visible" if request["secret"] in seen else "hidden"
 # A private process namespace numbers from 1 and shows only the few processes of this sandbox.
 numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]

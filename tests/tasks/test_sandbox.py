@@ -75,6 +75,26 @@ def test_only_a_few_harmless_variables_are_visible_inside(run: Run, monkeypatch:
     assert "HOME" in seen
 
 
+def test_no_process_inside_holds_the_environment_of_the_one_that_started_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    run(
+        "import glob; open('seen', 'wb').write(b''.join(open(x, 'rb').read() for x in glob.glob('/proc/[0-9]*/environ')))"
+    )
+    seen = (run.stage / "seen").read_bytes()
+    assert b"HOME=/tmp" in seen
+    assert b"hush" not in seen
+
+
+def test_the_probe_sees_a_secret_in_the_environment_of_process_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    popen = subprocess.Popen
+    monkeypatch.setattr(module, "SCRIPTS", Path(probing.__file__).with_name("sandboxed"))
+    monkeypatch.setattr(module.subprocess, "Popen", lambda *a, **k: popen(*a, **{**k, "env": None}))
+    with pytest.raises(Broken, match="secret=visible"):
+        probing.sandbox_mode.__wrapped__()
+
+
 def test_a_script_that_ends_well_is_ok_and_may_write_only_to_its_folder(run: Run) -> None:
     ending = run("open('/stage/here', 'w').write('x')\nprint('hello')")
     assert (ending.kind, ending.output_tail) == ("ok", "hello\n")
