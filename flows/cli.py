@@ -182,6 +182,11 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if os.environ.get("INFRA_AGENT_DEBUG"):
+            raise
+        hint = "this is a defect of infra-agent; INFRA_AGENT_DEBUG=1 shows where it happened"
+        _fail(f"unexpected fault: {type(error).__name__}: {error}", hint, BROKEN)
 
 
 def _lower(message: str) -> str:
@@ -190,5 +195,6 @@ def _lower(message: str) -> str:
 
 
 def _fail(message: str, hint: str, status: int) -> None:
-    click.echo(f"error: {message}\nhint: {hint}", err=True)
+    shown = f"error: {message}\nhint: {hint}".encode("utf-8", "backslashreplace").decode()
+    click.echo(shown, err=True)
     sys.exit(status)

@@ -1,6 +1,7 @@
 """What the commands do, one function each. Returns the outcome where a command has one."""
 
 import json
+import math
 import os
 import tempfile
 import uuid
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
+import httpx
 
 from flows import local
 from serving.errors import BadInput, Broken
@@ -34,6 +36,8 @@ def run_hypothesis(
     ledger_url: str | None,
 ) -> str | None:
     """Plan, and unless `only_plan`, run. Raises `BadInput` before anything is recorded."""
+    if budget_s is not None and not math.isfinite(budget_s):
+        raise BadInput(f"`{budget_s}` is no budget", "give seconds, such as --budget-s 600")
     hypothesis = load_hypothesis(path)
     _check_writable(json_file)
     url = ledger_url or default_url()
@@ -56,27 +60,20 @@ def run_hypothesis(
 
 
 def _run_flow(experiment: Experiment, ledger_url: str) -> Experiment:
-    """Run the flow on the embedded server (or the one that PREFECT_API_URL names)."""
-    local.configure()
+    """Run the flow on the embedded server (or the one that PREFECT_API_URL names). Raises `Broken`."""
     local.show_progress()
     click.echo("starting the embedded Prefect server (10-30 s)", err=True)
+    local.start_prefect()
     from flows.experiment import run_experiment
 
     try:
         ended: Experiment = run_experiment(experiment, ledger_url)
-    except Broken:
-        raise
-    except (RuntimeError, OSError) as error:  # the embedded server did not come up, or the API is unreachable
+    except (RuntimeError, OSError, httpx.HTTPError) as error:  # the API is unreachable, or was lost on the way
+        first = str(error).splitlines()[0] if str(error) else repr(error)
         raise Broken(
-            f"Prefect failed: {str(error).splitlines()[0] if str(error) else error!r}", _prefect_hint()
+            f"Prefect failed: {first}", f"is the server at `{os.environ.get('PREFECT_API_URL')}` up?"
         ) from error
     return ended
-
-
-def _prefect_hint() -> str:
-    if os.environ.get("PREFECT_API_URL"):
-        return f"PREFECT_API_URL is `{os.environ['PREFECT_API_URL']}`: is that server up? Unset it for an embedded one"
-    return f"try again; the embedded server keeps its files in `{os.environ.get('PREFECT_HOME')}`"
 
 
 def check_target(rung: str, target: Path, json_file: Path | None) -> str:
@@ -172,19 +169,27 @@ def _new_attempt() -> str:
 
 
 def _check_writable(json_file: Path | None) -> None:
+    """Raises `BadInput` before anything runs for a file that could not be written in the end."""
     if json_file is None:
         return
-    folder = json_file.absolute().parent
-    if json_file.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise BadInput(f"cannot write `{json_file}`", "name a file in a folder that exists and can be written")
+    hint = "name a file in a folder that exists and can be written"
+    try:
+        target = json_file.absolute().resolve()
+        if target.exists() and not target.is_file():
+            raise BadInput(f"`{json_file}` is not a regular file", hint)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}."):
+            pass
+    except (OSError, RuntimeError) as error:
+        raise BadInput(f"cannot write `{json_file}`: {error}", hint) from error
 
 
 def _write(json_file: Path | None, record: Record) -> None:
-    """Whole or not at all."""
+    """Whole or not at all; a link keeps pointing to the file."""
     if json_file is None:
         return
-    handle, part = tempfile.mkstemp(dir=json_file.absolute().parent, prefix=f".{json_file.name}.")
+    target = json_file.absolute().resolve()
+    handle, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     with os.fdopen(handle, "w") as file:
         file.write(record.model_dump_json(indent=2) + "\n")
     os.chmod(part, 0o644)
-    os.replace(part, json_file)
+    os.replace(part, target)

@@ -15,18 +15,19 @@ MAX_BYTES = 1_000_000
 
 def read_text(path: Path) -> str:
     """The text of a file. Raises `BadInput` when it is missing, a folder, empty, too large or not text."""
-    if not path.exists():
-        raise BadInput(f"no such file: `{path}`", "check the path; paths inside a file are relative to that file")
-    if not path.is_file():
-        raise BadInput(f"not a file: `{path}`", "name one file, not a folder")
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"cannot read `{path}`: {error.strerror}", "check its permissions") from error
+        if not path.exists():
+            raise BadInput(f"no such file: `{path}`", "check the path; paths inside a file are relative to that file")
+        if not path.is_file():
+            raise BadInput(f"not a file: `{path}`", "name one file, not a folder")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read `{str(path)[:200]}`: {error}", "check the path and its permissions") from error
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"the file `{path}` has more than {MAX_BYTES} bytes", "name a smaller file")
     if not content.strip():
         raise BadInput(f"the file `{path}` is empty", "`infra-agent schema` shows what belongs in it")
-    if len(content) > MAX_BYTES:
-        raise BadInput(f"the file `{path}` has {len(content)} bytes, more than {MAX_BYTES}", "name a smaller file")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -36,15 +37,29 @@ def read_text(path: Path) -> str:
     return text
 
 
+class _Loader(yaml.SafeLoader):
+    """A key that stands twice is a mistake, not a choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"the key `{key}` stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def read_mapping(path: Path) -> dict[str, Any]:
     """The YAML mapping in a file. Raises `BadInput`."""
     text = read_text(path)
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        document = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         where = getattr(error, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        raise BadInput(f"`{path}` is not valid YAML{line}", "check indentation and quotes") from error
+        what = getattr(error, "problem", None)
+        raise BadInput(
+            f"`{path}` is not valid YAML{line}{f': {what}' if what else ''}", "check indentation and quotes"
+        ) from error
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
         raise BadInput(f"`{path}` does not hold a YAML mapping", "start with `key: value` lines")
     return document
@@ -75,7 +90,7 @@ def validate(document: dict[str, Any], model: type[Model], source: str) -> Model
 def _message(error: Any) -> str:
     message: str = error["msg"].removeprefix("Value error, ")
     given = error.get("input")
-    shown = f", given `{given}`" if isinstance(given, str | int | float | bool) else ""
+    shown = f", given `{str(given)[:80]}`" if isinstance(given, str | int | float | bool) else ""
     return message[:1].lower() + message[1:] + shown
 
 

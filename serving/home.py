@@ -14,12 +14,12 @@ def home() -> Path:
     Raises Broken when the folder cannot be made or written to.
     """
     chosen = os.environ.get("INFRA_AGENT_HOME")
-    folder = (Path(chosen) if chosen else Path.home() / ".local" / "share" / "infra-agent").expanduser().resolve()
     hint = "set `INFRA_AGENT_HOME` to a folder that this user can write to"
     try:
+        folder = (Path(chosen) if chosen else Path.home() / ".local" / "share" / "infra-agent").expanduser().resolve()
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Broken(f"cannot make the folder `{folder}`: {error.strerror}", hint) from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise Broken(f"cannot make the folder `{chosen or '~/.local/share/infra-agent'}`: {error}", hint) from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise Broken(f"the folder `{folder}` cannot be written to", hint)
     return folder

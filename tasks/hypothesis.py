@@ -5,10 +5,22 @@ import json
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-Scalar = bool | int | float | str
-Text = Annotated[str, Field(min_length=1)]
+
+def writable(text: str) -> str:
+    """`text`, if it can be written as UTF-8: lone surrogates cannot. Raises ValueError."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("holds characters that cannot be written as UTF-8") from error
+    return text
+
+
+Plain = Annotated[str, AfterValidator(writable)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(writable)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Scalar = bool | Whole | Annotated[float, Field(allow_inf_nan=False)] | Plain
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -118,7 +130,7 @@ Change = Annotated[KernelCandidate | StackEdit | CodePatch, Field(discriminator=
 class Prediction(Record):
     observable: Text
     direction: Literal["down", "up", "same"]
-    size: Annotated[float, Field(ge=0)]
+    size: Annotated[float, Field(ge=0, strict=True)]
     unit: Text
 
     @model_validator(mode="after")

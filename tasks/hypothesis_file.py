@@ -10,7 +10,7 @@ from serving.errors import BadInput
 from serving.home import portable
 from serving.scenario import load_scenario
 from serving.stack import load_stack
-from tasks.problem import load_problem
+from tasks.problem import KERNELS, load_problem
 from tasks.records import (
     CodePatch,
     Digest,
@@ -29,7 +29,7 @@ from tasks.records import (
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class KernelTargetPart(_Part):
@@ -97,8 +97,9 @@ def load_hypothesis(path: Path) -> Hypothesis:
 def _target(written: HypothesisFile, folder: Path) -> KernelTarget | StackTarget:
     match written.target:
         case KernelTargetPart(problem=name):
-            problem = load_problem(name)
-            return KernelTarget(problem=problem.name, incumbent_digest=digest(problem.incumbent.source))
+            problem = load_problem((folder / name).resolve() if "/" in name else name)
+            named = problem.folder.name if problem.folder.parent == KERNELS else portable(problem.folder)
+            return KernelTarget(problem=named, incumbent_digest=digest(problem.incumbent.source))
         case StackTargetPart(stack=stack, scenario=scenario):
             spec = load_stack(folder / stack)
             load_scenario(folder / scenario)

@@ -6,6 +6,7 @@ object is reported without hiding another. There is no index and no lock: everyt
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ KINDS: dict[str, type[Record]] = {
     "verdict": Verdict,
     "noise": Noise,
 }
+PROTOCOLS = ("file", "s3", "gs", "abfs", "memory")
 FOLDER_CHARS = 16  # of the hypothesis id, as the folder name
 
 
@@ -72,10 +74,13 @@ class Ledger:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        protocol = url.split("://", 1)[0] if "://" in url else "file"
+        if protocol not in PROTOCOLS or "::" in url:
+            raise BadInput(f"no ledger is kept at `{url}`", f"use one of {', '.join(p + '://' for p in PROTOCOLS)}")
         try:
             self.fs, root = fsspec.core.url_to_fs(url)
-        except ValueError as error:
-            raise BadInput(f"no storage answers to the ledger URL `{url}`: {error}", "use file:// or s3://") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadInput(f"the ledger URL `{url}` is not understood: {error}", "use file:// or s3://") from error
         except (ImportError, OSError) as error:
             raise Broken(f"cannot open the ledger `{url}`: {error}", "install the storage's fsspec package") from error
         self.root: str = root.rstrip("/")
@@ -120,7 +125,8 @@ class Ledger:
     def _last_seq(self, folder: str) -> int:
         self.fs.invalidate_cache(folder)
         names = [path.rsplit("/", 1)[-1] for path in self.fs.ls(folder, detail=False)]
-        return max((int(name[:4]) for name in names if name[:4].isdigit()), default=0)
+        found = [re.match(r"([0-9]+)-", name) for name in names]
+        return max((int(number.group(1)) for number in found if number), default=0)
 
     def _create(self, path: str, content: bytes) -> None:
         """Exclusive and whole. A local link appears at once and fails if the name is taken."""
@@ -155,7 +161,7 @@ class Ledger:
             if not self.fs.exists(self.root):
                 return
             self.fs.invalidate_cache()
-            found = self.fs.find(self.root)
+            found = [path for path, info in self.fs.find(self.root, detail=True).items() if info["type"] == "file"]
         except OSError as error:
             raise Broken(
                 f"cannot read the ledger `{self.url}`: {error}", "check the URL and its permissions"

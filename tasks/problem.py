@@ -3,6 +3,7 @@
 """
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from serving.documents import read_document, read_text, validate
 from serving.errors import BadInput
+from serving.home import located
 from tasks.bubblewrap import SCRIPTS
 from tasks.criteria import Criteria, CriteriaFile, load_criteria
 from tasks.records import KernelCandidate, Text, digest
@@ -23,8 +25,11 @@ class _Part(BaseModel):
 
 
 class Axis(_Part):
+    """`scaling` says what a larger size means for the launches: `work` in proportion, `none` at all, or `any` thing."""
+
     type: Literal["var", "const"]
     value: Annotated[int, Field(ge=1)] | None = None
+    scaling: Literal["any", "work", "none"] = "any"
     description: str = ""
 
 
@@ -123,6 +128,14 @@ class Problem(_Part):
         const = {name: axis.value for name, axis in self.definition.axes.items() if axis.value is not None}
         return {**const, **workload.axes}
 
+    def fixed_axes_of(self, workload: Timing) -> dict[str, int]:
+        """The sizes that decide about the kernel, other than by how much of it runs."""
+        return {x: size for x, size in self.axes_of(workload).items() if self.definition.axes[x].scaling == "any"}
+
+    def batch_of(self, workload: Timing) -> int:
+        """The size that work is proportional to."""
+        return prod(size for x, size in workload.axes.items() if self.definition.axes[x].scaling == "work")
+
     def shape_of(self, tensor: Tensor, workload: Timing) -> tuple[int, ...]:
         sizes = self.axes_of(workload)
         return tuple(sizes[axis] for axis in tensor.shape)
@@ -161,11 +174,14 @@ def known_problems() -> list[str]:
 
 
 def load_problem(name_or_folder: str | Path) -> Problem:
-    """The problem of that name under kernels/, or in that folder. Raises BadInput."""
+    """The problem of that name under kernels/, or in that folder (relative to the repository). Raises BadInput."""
     folder = Path(name_or_folder)
-    if folder.name == str(name_or_folder):
-        folder = KERNELS / folder
-    if not (folder / "definition.yaml").is_file():
+    folder = KERNELS / folder if folder.name == str(name_or_folder) else located(str(folder))
+    try:
+        found = (folder / "definition.yaml").is_file()
+    except (OSError, ValueError):  # a name too long, or with characters that no file has
+        found = False
+    if not found:
         known = ", ".join(f"`{name}`" for name in known_problems()) or "none"
         raise BadInput(f"unknown kernel problem `{name_or_folder}`", f"known problems: {known}")
     definition = read_document(folder / "definition.yaml", Definition)

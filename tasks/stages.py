@@ -177,7 +177,10 @@ def _kernel(experiment: Experiment) -> tuple[Problem, KernelCandidate, Build]:
     asked, built = experiment.hypothesis, experiment.build
     if not isinstance(asked.target, KernelTarget) or not isinstance(asked.change, KernelCandidate) or built is None:
         raise Broken("a kernel rung was asked of something that is no built kernel", "this is a defect of infra-agent")
-    return load_problem(asked.target.problem), asked.change, built
+    problem = load_problem(asked.target.problem)
+    if digest(problem.incumbent.source) != asked.target.incumbent_digest:
+        raise Broken(f"the incumbent of `{problem.name}` is another than when this hypothesis was read", "run it again")
+    return problem, asked.change, built
 
 
 def _not_built(experiment: Experiment, rung: Rung, why: str) -> Evidence:

@@ -45,6 +45,22 @@ BAD_FILES = {
     "an unknown problem": (HOIST.replace("problem: kda_decode", "problem: nope"), "unknown kernel problem `nope`"),
     "an unknown question": (HOIST.replace("less emitted work", "is it pretty"), "`question`"),
     "a missing source": (HOIST.replace("hoist_gate.py", "nowhere.py"), "no such file"),
+    "a key that stands twice": (HOIST + "title: again\n", "the key `title` stands twice"),
+    "a launch option that is no number": (
+        HOIST.replace("hoist_gate.py}", "hoist_gate.py, launch: {BV: .nan}}"),
+        "launch",
+    ),
+    "an integer without end": (
+        HOIST.replace("hoist_gate.py}", "hoist_gate.py, launch: {BV: 0x" + "f" * 999 + "}}"),
+        "launch",
+    ),
+    "a surrogate": (HOIST.replace("hoist_gate.py}", 'hoist_gate.py, launch: {X: "\\ud800"}}'), "UTF-8"),
+    "a problem with a long name": (
+        HOIST.replace("problem: kda_decode", "problem: " + "x" * 3000),
+        "unknown kernel problem",
+    ),
+    "a source with a long name": (HOIST.replace("hoist_gate.py", "y" * 3000), "cannot read"),
+    "a size that is a word": (HOIST.replace("size: 8", "size: yes"), "size"),
     "a prediction without size": (HOIST.replace("direction: down", "direction: same"), "prediction"),
 }
 
@@ -72,6 +88,13 @@ def test_a_bad_hypothesis_file_is_exit_2_with_a_hint_and_leaves_no_record(
         ["run"],
         ["run", "x.yaml", "--upto", "wibble"],
         ["run", "x.yaml", "--budget-s", "0"],
+        ["run", "x.yaml", "--budget-s", "nan"],
+        ["run", "x.yaml", "--json", "/dev/null"],
+        ["run", "x.yaml", "--json", "."],
+        ["run", "x.yaml", "--json", "z" * 300],
+        ["run", "w" * 3000],
+        ["ledger", "list", "--ledger", "github://owner:repository@main"],
+        ["ledger", "list", "--ledger", "zip://x::file:///etc/hosts"],
         ["check", "wibble", "x.py"],
         ["check", "static", "no-such-file.py"],
         ["check", "static", "README.md"],
@@ -157,6 +180,29 @@ def test_faults_end_with_their_exit_status(
     given, _, err = run(capsys, monkeypatch, "ledger", "list")
     assert given == status
     assert "hint: " in err
+
+
+def test_a_defect_of_ours_does_not_look_like_a_rejection(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("flows.commands.list_ledger", defect)
+    status, _, err = run(capsys, monkeypatch, "ledger", "list")
+    assert status == 4
+    assert "defect of infra-agent" in err
+    assert "Traceback" not in err
+
+
+def test_a_json_file_behind_a_link_is_written_through_the_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    arguments = ("run", written(tmp_path, HOIST), "--plan", "--json", str(tmp_path / "link.json"))
+    assert run(capsys, monkeypatch, *arguments)[0] == 0
+    assert (tmp_path / "link.json").is_symlink()
+    assert "numerics" in (tmp_path / "real.json").read_text()
 
 
 def test_doctor_lists_every_rung_and_ends_well(

@@ -133,6 +133,17 @@ def test_a_ledger_that_cannot_be_written_is_broken(tmp_path: Path) -> None:
         Ledger(f"file://{tmp_path}/file/ledger").check_writable()
 
 
+def test_foreign_names_pipes_and_many_objects_do_not_disturb_the_ledger(tmp_path: Path) -> None:
+    folder = fill(f"file://{tmp_path}/l")[0].parent
+    (folder / "²²²²-x.txt").write_text("foreign")
+    os.mkfifo(folder / "0007-evidence.json")
+    (folder / "9999-note.txt").write_text("foreign")
+    ledger, view = Ledger(f"file://{tmp_path}/l"), experiment()
+    numbers = [ledger.append(view.hypothesis_id, view.attempt, STATIC).seq for _ in range(3)]
+    assert numbers == [10000, 10001, 10002]
+    assert len(ledger.read().entries) == 7
+
+
 def test_an_unknown_protocol_is_bad_input() -> None:
     with pytest.raises(BadInput, match="nosuch"):
         Ledger("nosuch://bucket/ledger")
