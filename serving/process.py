@@ -18,6 +18,7 @@ import psutil
 
 from serving.engine_env import SCRIPTS
 from serving.errors import Broken
+from serving.ports import hold_port, listeners, port_is_free
 
 log = logging.getLogger(__name__)
 
@@ -25,16 +26,18 @@ log = logging.getLogger(__name__)
 DRAIN_S = 15.0
 KILL_S = 10.0
 POLL_S = 0.05
+LOOKS = 4
 
 
 @dataclass
 class EngineProcess:
-    """`seen`, `shared`: every descendant, and every file in shared memory, observed so far."""
+    """`lock` holds the port. `seen`, `shared`: every descendant, and every file in shared memory, observed so far."""
 
     name: str
     leader: subprocess.Popen[bytes]
     port: int
     log_file: Path
+    lock: socket.socket
     seen: set[psutil.Process] = field(default_factory=set)
     shared: set[Path] = field(default_factory=set)
 
@@ -51,6 +54,21 @@ class EngineProcess:
         """The processes of this engine that still run, zombies not counted."""
         self.seen |= members(self.leader.pid)
         return [process for process in self.seen if runs(process)]
+
+    def listens(self) -> bool:
+        """Whether this engine listens on its port. Raises Broken, naming the process, when somebody else does."""
+        for _ in range(LOOKS):
+            self.alive()
+            found = listeners(self.port)
+            strangers = found - {process.pid for process in self.seen | set(self.alive())}
+            if not strangers:
+                return bool(found)
+            time.sleep(POLL_S)  # a process that is being born or is dying looks like a stranger, but not for long
+        named = ", ".join("of another user" if pid is None else str(pid) for pid in strangers)
+        raise Broken(
+            f"port `{self.port}` is answered by process {named}, which is not of `{self.name}`",
+            f"see who has it with `ss -ltnp 'sport = :{self.port}'`, or give the stack another port",
+        )
 
     def observe(self) -> None:
         """Takes note of what would have to be cleared away if the engine ended now."""
@@ -77,41 +95,30 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
-def port_is_free(port: int) -> bool:
-    """Whether 127.0.0.1 lets us listen there. A port in TIME_WAIT counts as free, as it does for the server."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
 def start(name: str, command: Sequence[str], environment: Mapping[str, str], port: int, run_dir: Path) -> EngineProcess:
     """Starts `command` with `run_dir/name` as its folder and `run_dir/name.log` as its output.
 
-    It dies with the thread that starts it. Raises Broken when the port is taken.
+    It dies with the thread that starts it. Raises Broken when the port is taken, or held by another run.
     """
-    if not port_is_free(port):
-        raise Broken(
-            f"port `{port}` on 127.0.0.1 is taken, so `{name}` cannot start",
-            f"see who has it with `ss -ltnp 'sport = :{port}'`, or give the stack another port",
-        )
+    lock = hold_port(port, name)
     folder, log_file = run_dir / name, run_dir / f"{name}.log"
-    folder.mkdir(parents=True, exist_ok=True)
     starter = [sys.executable, "-I", str(SCRIPTS / "start.py"), str(os.getpid())]
-    with log_file.open("wb") as output:
-        leader = subprocess.Popen(
-            [*starter, *command],
-            cwd=folder,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    return EngineProcess(name, leader, port, log_file)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with log_file.open("wb") as output:
+            leader = subprocess.Popen(
+                [*starter, *command],
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except BaseException:
+        lock.close()
+        raise
+    return EngineProcess(name, leader, port, log_file, lock)
 
 
 def stop(engines: Sequence[EngineProcess]) -> None:
@@ -141,6 +148,7 @@ def stop(engines: Sequence[EngineProcess]) -> None:
         for engine in engines:
             if not engine.alive():
                 engine.leader.wait()
+            engine.lock.close()
     taken = [engine.port for engine in engines if not port_is_free(engine.port)]
     if left or taken:
         raise Broken(

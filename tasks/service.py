@@ -15,7 +15,8 @@ from serving import metrics
 from serving.arguments import check_arguments
 from serving.errors import Broken
 from serving.home import home
-from serving.launch import EngineEnded, Server, running_together
+from serving.launch import Server, check_answering, running_together
+from serving.readiness import EngineEnded
 from serving.scenario import Scenario
 from serving.traffic import send
 from tasks.noise import Noise
@@ -95,6 +96,7 @@ def _compare(
 ) -> None:
     """Raises EngineEnded when a fault turns out to be the end of the candidate's server."""
     try:
+        check_answering(servers.values())
         resolved = {arm: metrics.resolved_arguments(servers[arm].base_url) for arm in Arm}
         served = servers[Arm.INCUMBENT].checkpoint.digest
         observed.facts = environment(arms.incumbent, arms.scenario, served, resolved[Arm.INCUMBENT])
@@ -112,6 +114,7 @@ def _compare(
                 observed.scenario, servers[Arm.INCUMBENT], rng, observed.run, observed.facts
             )
             _send_traffic(servers, rng, observed, enough)
+        check_answering(servers.values())
     except Broken as broken:
         ended = servers[Arm.CANDIDATE].ended()
         if ended is None or servers[Arm.INCUMBENT].ended() is not None:

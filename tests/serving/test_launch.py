@@ -12,9 +12,11 @@ import pytest
 
 from serving.checkpoint import checkpoint
 from serving.errors import Broken
-from serving.launch import EngineEnded, Server, running
+from serving.launch import Server, running
 from serving.metrics import resolved_arguments
-from serving.process import port_is_free, runs
+from serving.ports import port_is_free
+from serving.process import runs
+from serving.readiness import EngineEnded
 from serving.stack import RoleSpec, Scalar, StackSpec, load_stack
 
 pytestmark = pytest.mark.engine

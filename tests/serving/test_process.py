@@ -13,7 +13,10 @@ import psutil
 import pytest
 
 from serving.errors import Broken
-from serving.process import EngineProcess, members, port_is_free, runs, start, stop
+from serving.ports import hold_port, listeners, port_is_free
+from serving.process import EngineProcess, members, runs, start, stop
+from serving.readiness import wait_until_ready
+from serving.stack import RoleSpec, StackSpec
 
 # A server with a child and a grandchild; `{stubborn}` decides whether it heeds SIGTERM.
 FAMILY = """
@@ -83,6 +86,55 @@ def test_a_taken_port_is_broken_and_named_before_anything_starts(tmp_path: Path)
         with pytest.raises(Broken, match=str(port)):
             start("server", [sys.executable, "-c", ""], {}, port, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_second_run_on_a_port_is_broken_before_the_first_has_bound_it(port: int, tmp_path: Path) -> None:
+    sleeps = [sys.executable, "-c", "import time; time.sleep(600)"]
+    first = start("server", sleeps, {}, port, tmp_path / "first")
+    try:
+        assert port_is_free(port)
+        with pytest.raises(Broken, match=f"{port}.*another run of infra-agent .process {os.getpid()}") as broken:
+            start("server", sleeps, {}, port, tmp_path / "second")
+        assert "wait" in broken.value.hint
+        assert not (tmp_path / "second").exists()
+    finally:
+        stop([first])
+    hold_port(port, "server").close()
+
+
+def test_the_hold_on_a_port_vanishes_with_a_process_that_is_killed(port: int) -> None:
+    code = f"from serving.ports import hold_port; x = hold_port({port}, 's'); print(1, flush=True); input()"
+    root, pipe = Path(__file__).parents[2], subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, cwd=root) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(Broken, match=str(holder.pid)):
+            hold_port(port, "server")
+        holder.kill()
+    hold_port(port, "server").close()
+
+
+def test_an_engine_listens_only_when_a_process_of_its_own_does(port: int, tmp_path: Path) -> None:
+    engine = family(port, tmp_path)
+    assert engine.listens()
+    stop([engine])
+    assert listeners(port) == set()
+    assert not engine.listens()
+
+
+def test_a_stranger_that_answers_on_the_port_of_an_engine_is_broken_and_named(port: int, tmp_path: Path) -> None:
+    engine = start("server", [sys.executable, "-c", "import time; time.sleep(600)"], {}, port, tmp_path)
+    try:
+        with socket.socket() as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            stranger.bind(("127.0.0.1", port))
+            stranger.listen()
+            spec = StackSpec(name="s", model="m", roles={"server": RoleSpec(port=max(port, 1024))}, ready_timeout_s=60)
+            for proof in (engine.listens, lambda: wait_until_ready({"server": spec}, {"server": engine})):
+                with pytest.raises(Broken, match=f"answered by process {os.getpid()}"):
+                    proof()
+    finally:
+        stop([engine])
 
 
 def test_a_process_dies_with_an_owner_that_is_killed(port: int, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from serving.checkpoint import Checkpoint
 from serving.engine_env import Engine
 from serving.errors import BadInput, Broken
 from serving.home import home
-from serving.launch import EngineEnded, Server
+from serving.launch import Server
+from serving.readiness import EngineEnded
 from serving.scenario import Scenario
 from serving.stack import load_stack
 from tasks.criteria import load_criteria
@@ -39,6 +40,9 @@ INFO = {
 class Alive:
     def exit_status(self) -> None:
         return None
+
+    def listens(self) -> bool:
+        return True
 
 
 class Setup:
@@ -184,6 +188,18 @@ def test_arms_that_differ_in_another_stated_argument_are_broken(setup: Setup) ->
     setup.engines[Arm.CANDIDATE].info = {"chunked_prefill_size": 64, "page_size": 16}
     with pytest.raises(Broken, match="page_size"):
         measure_service(setup.hypothesis())
+
+
+def test_a_server_whose_port_somebody_else_answers_proves_nothing(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stranger(_self: Alive) -> bool:
+        raise Broken("port `31400` is answered by process 7", "see who has it")
+
+    monkeypatch.setattr(Alive, "listens", stranger)
+    with pytest.raises(Broken, match="answered by process 7"):
+        measure_service(setup.hypothesis())
+    assert not any(engine.seen for engine in setup.engines.values())
 
 
 def test_what_the_engine_derives_from_the_edit_is_recorded_and_allowed(setup: Setup) -> None:
