@@ -54,7 +54,7 @@ BAD_FILES = {
         HOIST.replace("hoist_gate.py}", "hoist_gate.py, launch: {BV: 0x" + "f" * 999 + "}}"),
         "launch",
     ),
-    "a surrogate": (HOIST.replace("hoist_gate.py}", 'hoist_gate.py, launch: {X: "\\ud800"}}'), "UTF-8"),
+    "a surrogate": (HOIST.replace("hoist_gate.py}", 'hoist_gate.py, launch: {X: "\\ud800"}}'), "launch"),
     "a problem with a long name": (
         HOIST.replace("problem: kda_decode", "problem: " + "x" * 3000),
         "unknown kernel problem",
