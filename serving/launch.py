@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Server:
-    """A running server. `ready_s`: seconds from start to the first generated token."""
+    """A running server. `pid`: the process that listens. `ready_s`: seconds from start to the first generated token."""
 
     name: str
     base_url: str
@@ -40,7 +40,7 @@ class Server:
 def check_answering(servers: Iterable[Server]) -> None:
     """Raises Broken when somebody else than a server answers on its port."""
     for server in servers:
-        server.process.listens()
+        server.process.listener()
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
             name: Server(
                 name=name,
                 base_url=f"http://127.0.0.1:{process.port}",
-                pid=process.leader.pid,
+                pid=process.listener() or process.leader.pid,
                 log_file=process.log_file,
                 argv=specs[name].argv("server"),
                 checkpoint=found[name],

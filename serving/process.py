@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from serving.engine_env import SCRIPTS
+from serving.descendants import end_at_once, members, runs, shared_memory_files, shared_memory_of
 from serving.errors import Broken
 from serving.ports import hold_port, listeners, port_is_free
 
@@ -31,13 +31,17 @@ LOOKS = 4
 
 @dataclass
 class EngineProcess:
-    """`lock` holds the port. `seen`, `shared`: every descendant, and every file in shared memory, observed so far."""
+    """`leader` is the supervisor of the engine, `lock` holds the port, `there_before` are files in shared memory.
+
+    `seen`, `shared`: every descendant, and every file in shared memory that one of them holds, observed so far.
+    """
 
     name: str
     leader: subprocess.Popen[bytes]
     port: int
     log_file: Path
     lock: socket.socket
+    there_before: frozenset[Path]
     seen: set[psutil.Process] = field(default_factory=set)
     shared: set[Path] = field(default_factory=set)
 
@@ -55,14 +59,18 @@ class EngineProcess:
         self.seen |= members(self.leader.pid)
         return [process for process in self.seen if runs(process)]
 
-    def listens(self) -> bool:
-        """Whether this engine listens on its port. Raises Broken, naming the process, when somebody else does."""
+    def listener(self) -> int | None:
+        """The process of this engine that listens on its port, None before one does.
+
+        Raises Broken, naming the process, when somebody else listens there.
+        """
         for _ in range(LOOKS):
             self.alive()
             found = listeners(self.port)
-            strangers = found - {process.pid for process in self.seen | set(self.alive())}
+            ours = {process.pid for process in self.seen | set(self.alive())}
+            strangers = found - ours
             if not strangers:
-                return bool(found)
+                return min((pid for pid in found if pid is not None), default=None)
             time.sleep(POLL_S)  # a process that is being born or is dying looks like a stranger, but not for long
         named = ", ".join("of another user" if pid is None else str(pid) for pid in strangers)
         raise Broken(
@@ -72,27 +80,14 @@ class EngineProcess:
 
     def observe(self) -> None:
         """Takes note of what would have to be cleared away if the engine ended now."""
-        self.shared |= {file for process in self.alive() for file in _shared_memory(process)}
+        self.shared |= {file for process in self.alive() for file in shared_memory_of(process)} - self.there_before
 
-
-def members(leader: int) -> set[psutil.Process]:
-    """The session of `leader` and all descendants of its processes."""
-    found: set[psutil.Process] = set()
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == leader:
-                found |= {process, *process.children(recursive=True)}
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
-    return found
-
-
-def runs(process: psutil.Process) -> bool:
-    """Whether it is there and not a zombie, which holds nothing and waits for its parent."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    def kill(self) -> None:
+        """Ends everything but the leader, which is the last to go."""
+        found = end_at_once(lambda: [process for process in self.alive() if process.pid != self.leader.pid])
+        self.shared |= found - self.there_before
+        if self.exit_status() is None:
+            self.leader.kill()
 
 
 def start(name: str, command: Sequence[str], environment: Mapping[str, str], port: int, run_dir: Path) -> EngineProcess:
@@ -102,7 +97,8 @@ def start(name: str, command: Sequence[str], environment: Mapping[str, str], por
     """
     lock = hold_port(port, name)
     folder, log_file = run_dir / name, run_dir / f"{name}.log"
-    starter = [sys.executable, "-I", str(SCRIPTS / "start.py"), str(os.getpid())]
+    starter = [sys.executable, "-I", "-m", "serving.supervisor", str(os.getpid())]
+    there_before = shared_memory_files()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with log_file.open("wb") as output:
@@ -118,7 +114,7 @@ def start(name: str, command: Sequence[str], environment: Mapping[str, str], por
     except BaseException:
         lock.close()
         raise
-    return EngineProcess(name, leader, port, log_file, lock)
+    return EngineProcess(name, leader, port, log_file, lock, there_before)
 
 
 def stop(engines: Sequence[EngineProcess]) -> None:
@@ -134,11 +130,8 @@ def stop(engines: Sequence[EngineProcess]) -> None:
                 engine.leader.terminate()
         _wait_until_gone(engines, DRAIN_S)
     finally:
-        for process in _left(engines):
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                continue
+        for engine in engines:
+            engine.kill()
         _wait_until_gone(engines, KILL_S)
         left = _left(engines)
         if not left:
@@ -162,17 +155,9 @@ def _left(engines: Sequence[EngineProcess]) -> list[psutil.Process]:
     return [process for engine in engines for process in engine.alive()]
 
 
-def _shared_memory(process: psutil.Process) -> set[Path]:
-    """Files under /dev/shm that the process has mapped."""
-    try:
-        maps = Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return set()
-    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if "/dev/shm/" in line}
-    return {Path(path) for path in paths if not path.endswith("(deleted)")}
-
-
 def _wait_until_gone(engines: Sequence[EngineProcess], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while _left(engines) and time.monotonic() < deadline:
+        for engine in engines:
+            engine.observe()
         time.sleep(POLL_S)

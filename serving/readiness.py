@@ -46,7 +46,7 @@ def wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, Engin
             process.observe()
             if process.exit_status() is not None:
                 ended[name] = why_it_ended(process)
-            elif process.listens() and _generates(process):
+            elif process.listener() is not None and _generates(process):
                 ready_s[name] = time.monotonic() - begun
                 log.info("%s: ready after %.0f s", name, ready_s[name])
             elif waited_s > specs[name].ready_timeout_s:

@@ -7,14 +7,16 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from serving.descendants import members, runs
 from serving.errors import Broken
 from serving.ports import hold_port, listeners, port_is_free
-from serving.process import EngineProcess, members, runs, start, stop
+from serving.process import EngineProcess, start, stop
 from serving.readiness import wait_until_ready
 from serving.stack import RoleSpec, StackSpec
 
@@ -43,7 +45,7 @@ def family(port: int, run_dir: Path, stubborn: bool = False) -> EngineProcess:
     code = FAMILY.format(port=port, stubborn=stubborn)
     engine = start("server", [sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, port, run_dir)
     deadline = time.monotonic() + 60
-    while len(engine.alive()) < 3 or "up" not in engine.log_file.read_text():
+    while len(engine.alive()) < 4 or "up" not in engine.log_file.read_text():
         assert time.monotonic() < deadline, engine.log_file.read_text()
         time.sleep(0.02)
     return engine
@@ -114,12 +116,15 @@ def test_the_hold_on_a_port_vanishes_with_a_process_that_is_killed(port: int) ->
     hold_port(port, "server").close()
 
 
-def test_an_engine_listens_only_when_a_process_of_its_own_does(port: int, tmp_path: Path) -> None:
+def test_an_engine_listens_only_when_a_process_of_its_own_does(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.process.DRAIN_S", 0.1)
     engine = family(port, tmp_path)
-    assert engine.listens()
+    assert engine.listener() in {process.pid for process in engine.alive()}
     stop([engine])
     assert listeners(port) == set()
-    assert not engine.listens()
+    assert engine.listener() is None
 
 
 def test_a_stranger_that_answers_on_the_port_of_an_engine_is_broken_and_named(port: int, tmp_path: Path) -> None:
@@ -130,19 +135,46 @@ def test_a_stranger_that_answers_on_the_port_of_an_engine_is_broken_and_named(po
             stranger.bind(("127.0.0.1", port))
             stranger.listen()
             spec = StackSpec(name="s", model="m", roles={"server": RoleSpec(port=max(port, 1024))}, ready_timeout_s=60)
-            for proof in (engine.listens, lambda: wait_until_ready({"server": spec}, {"server": engine})):
+            for proof in (engine.listener, lambda: wait_until_ready({"server": spec}, {"server": engine})):
                 with pytest.raises(Broken, match=f"answered by process {os.getpid()}"):
                     proof()
     finally:
         stop([engine])
 
 
-def test_a_process_dies_with_an_owner_that_is_killed(port: int, tmp_path: Path) -> None:
+HOLDS_SHARED_MEMORY = """
+import mmap, os, time
+with open({file!r}, "wb+") as f:
+    f.truncate(4096)
+    kept = mmap.mmap(f.fileno(), 4096)
+    print("up", os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def shared_file() -> Iterator[Path]:
+    file = Path("/dev/shm") / f"infra-agent-test-{os.getpid()}"
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def wait_for(said: str, log_file: Path) -> str:
+    deadline = time.monotonic() + 60
+    while said not in (log_file.read_text() if log_file.exists() else ""):
+        assert time.monotonic() < deadline, log_file
+        time.sleep(0.02)
+    return log_file.read_text()
+
+
+def test_an_engine_and_its_shared_memory_go_with_an_owner_that_is_killed(
+    port: int, tmp_path: Path, shared_file: Path
+) -> None:
     owner_code = textwrap.dedent(f"""
         import sys, time
         from pathlib import Path
         from serving.process import start
-        code = "import time; print('up', flush=True); time.sleep(600)"
+        code = {HOLDS_SHARED_MEMORY.format(file=str(shared_file))!r}
         engine = start("server", [sys.executable, "-c", code], {{}}, {port}, Path({str(tmp_path)!r}))
         print(engine.leader.pid, flush=True)
         time.sleep(600)
@@ -150,29 +182,60 @@ def test_a_process_dies_with_an_owner_that_is_killed(port: int, tmp_path: Path) 
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", owner_code], stdout=subprocess.PIPE, text=True, cwd=root) as owner:
         assert owner.stdout is not None
-        child = psutil.Process(int(owner.stdout.readline()))
-        deadline = time.monotonic() + 60
-        while "up" not in (tmp_path / "server.log").read_text() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        leader = psutil.Process(int(owner.stdout.readline()))
+        server = psutil.Process(int(wait_for("up", tmp_path / "server.log").split()[1]))
+        assert shared_file.exists()
         owner.kill()
-    psutil.wait_procs([child], timeout=60)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    psutil.wait_procs([leader, server], timeout=60)
+    assert not any(runs(process) for process in (leader, server))
+    assert not shared_file.exists()
 
 
-def test_shared_memory_that_a_server_leaves_is_removed(port: int, tmp_path: Path) -> None:
-    file = Path("/dev/shm") / f"infra-agent-test-{os.getpid()}"
-    code = f"""
-import mmap, time
-with open({str(file)!r}, "wb+") as f:
-    f.truncate(4096)
-    kept = mmap.mmap(f.fileno(), 4096)
-    print("up", flush=True)
-    time.sleep(600)
-"""
-    engine = start("server", [sys.executable, "-c", code], {}, port, tmp_path)
+def test_an_engine_dies_with_a_supervisor_that_is_killed(port: int, tmp_path: Path) -> None:
+    engine = start("server", [sys.executable, "-c", "import time; time.sleep(600)"], {}, port, tmp_path)
     deadline = time.monotonic() + 60
-    while "up" not in engine.log_file.read_text():
-        assert time.monotonic() < deadline, engine.log_file.read_text()
+    while len(engine.alive()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    engine.leader.kill()
+    while engine.alive():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
     stop([engine])
-    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL)]
+)
+def test_the_leader_ends_the_way_its_engine_ends(code: str, status: int, port: int, tmp_path: Path) -> None:
+    engine = start("server", [sys.executable, "-c", code], {}, port, tmp_path)
+    deadline = time.monotonic() + 60
+    while engine.exit_status() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert engine.exit_status() == status
+    stop([engine])
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_shared_memory_that_a_server_leaves_is_removed(
+    late: bool, port: int, tmp_path: Path, shared_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`late`: made while the server is already being stopped, and never seen by a look before that."""
+    monkeypatch.setattr("serving.process.DRAIN_S", 2.0)
+    held = HOLDS_SHARED_MEMORY.format(file=str(shared_file))
+    code = f"import signal\nsignal.signal(15, lambda *_: exec({held!r}))\nprint('up', flush=True)\nsignal.pause()"
+    engine = start("server", [sys.executable, "-c", code if late else held], {}, port, tmp_path)
+    wait_for("up", engine.log_file)
+    stop([engine])
+    assert not shared_file.exists()
+
+
+def test_a_file_in_shared_memory_that_was_there_before_stays(port: int, tmp_path: Path, shared_file: Path) -> None:
+    shared_file.write_bytes(b"somebody else's")
+    engine = start(
+        "server", [sys.executable, "-c", HOLDS_SHARED_MEMORY.format(file=str(shared_file))], {}, port, tmp_path
+    )
+    wait_for("up", engine.log_file)
+    stop([engine])
+    assert shared_file.exists()

@@ -41,8 +41,8 @@ class Alive:
     def exit_status(self) -> None:
         return None
 
-    def listens(self) -> bool:
-        return True
+    def listener(self) -> int:
+        return 1
 
 
 class Setup:
@@ -193,10 +193,10 @@ def test_arms_that_differ_in_another_stated_argument_are_broken(setup: Setup) ->
 def test_a_server_whose_port_somebody_else_answers_proves_nothing(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stranger(_self: Alive) -> bool:
+    def stranger(_self: Alive) -> int:
         raise Broken("port `31400` is answered by process 7", "see who has it")
 
-    monkeypatch.setattr(Alive, "listens", stranger)
+    monkeypatch.setattr(Alive, "listener", stranger)
     with pytest.raises(Broken, match="answered by process 7"):
         measure_service(setup.hypothesis())
     assert not any(engine.seen for engine in setup.engines.values())

@@ -1,0 +1,63 @@
+"""The processes that descend from a leader, what they hold in shared memory, and how to end them all."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def members(leader: int) -> set[psutil.Process]:
+    """The session of `leader` and all descendants of its processes."""
+    found: set[psutil.Process] = set()
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader:
+                found |= {process, *process.children(recursive=True)}
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it is there and not a zombie, which holds nothing and waits for its parent."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def end_at_once(alive: Callable[[], list[psutil.Process]]) -> set[Path]:
+    """Kills them, suspended first so that none starts or makes anything meanwhile; the files they held in shared memory."""
+    suspended: set[psutil.Process] = set()
+    while fresh := set(alive()) - suspended:
+        _each(fresh, psutil.Process.suspend)
+        suspended |= fresh
+    shared = {file for process in suspended for file in shared_memory_of(process)}
+    _each(suspended, psutil.Process.kill)
+    return shared
+
+
+def _each(processes: Iterable[psutil.Process], act: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            act(process)
+
+
+def shared_memory_files() -> frozenset[Path]:
+    return frozenset(SHARED_MEMORY.iterdir()) if SHARED_MEMORY.is_dir() else frozenset()
+
+
+def shared_memory_of(process: psutil.Process) -> set[Path]:
+    """Files under /dev/shm that the process has mapped or open."""
+    folder, paths = Path(f"/proc/{process.pid}"), set[str]()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        maps = (folder / "maps").read_text(encoding="utf-8", errors="surrogateescape")
+        paths |= {line.split(maxsplit=5)[5] for line in maps.splitlines() if f" {SHARED_MEMORY}/" in line}
+        for descriptor in (folder / "fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                paths.add(os.readlink(descriptor))
+    return {Path(path) for path in paths if path.startswith(f"{SHARED_MEMORY}/") and not path.endswith("(deleted)")}

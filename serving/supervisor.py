@@ -1,0 +1,84 @@
+"""The parent of an engine: starts it, and ends it without leaving anything when the owner is gone, however that died.
+
+    python -I -m serving.supervisor OWNER_PID PYTHON [arguments]
+
+A process of its own, because nobody else is left after a SIGKILL of the owner. It leads the session; SIGTERM is handed
+on to the engine, and it ends as the engine ends. If it is killed itself, the kernel kills the engine.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from serving.descendants import end_at_once, members, runs, shared_memory_files
+
+PR_SET_PDEATHSIG = 1
+POLL_S = 0.05
+OWNER_IS_GONE = signal.SIGUSR1
+WAITED_FOR = {OWNER_IS_GONE, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
+
+
+def main(owner: int, command: list[str]) -> None:
+    there_before = shared_memory_files()
+    signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
+    _tie_to_parent(owner, OWNER_IS_GONE)
+    me, engine = os.getpid(), os.fork()
+    if engine == 0:
+        _tie_to_parent(me, signal.SIGKILL)
+        # The owner holds some of these back, too, while it starts us; a blocked signal stays blocked across exec.
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        os.execv(command[0], command)
+    while True:
+        arrived = signal.sigwait(WAITED_FOR)
+        if arrived == OWNER_IS_GONE:
+            _clear_away(there_before)
+            sys.exit("the owner is gone")
+        if arrived == signal.SIGCHLD:
+            ended, status = os.waitpid(engine, os.WNOHANG)
+            if ended:
+                _end_like(os.waitstatus_to_exitcode(status))
+        else:
+            os.kill(engine, signal.SIGTERM)
+
+
+def _tie_to_parent(parent: int, number: int) -> None:
+    """`number` arrives when the parent dies."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(number)) != 0:
+        sys.exit(f"cannot tie the engine to its owner: {os.strerror(ctypes.get_errno())}")
+    if os.getppid() != parent:
+        sys.exit("the owner is gone already")
+
+
+def _clear_away(there_before: frozenset[Path]) -> None:
+    found = members(os.getpid())
+
+    def others() -> list[psutil.Process]:
+        found.update(members(os.getpid()))
+        return [process for process in found if process.pid != os.getpid() and runs(process)]
+
+    shared = end_at_once(others)
+    while others():
+        time.sleep(POLL_S)
+    for file in shared - there_before:
+        file.unlink(missing_ok=True)
+
+
+def _end_like(status: int) -> None:
+    """With the engine's status, or by the signal that ended it; without a core of our own."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if status < 0:
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {-status})
+        os.kill(os.getpid(), -status)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
