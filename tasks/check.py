@@ -26,8 +26,8 @@ def check(rung: Rung, target: Path) -> Check:
         raise BadInput(
             f"`{rung}` cannot be checked alone", f"check one of {', '.join(CHECKS)}; `run` visits the others"
         )
-    source = read_text(target)
     problem = _problem_of(target)
+    source = read_text(target)
     candidate = KernelCandidate(source_name=target.name, source=source)
     build = build_kernel(problem, candidate, digest(["check", problem.name, digest(source)]), arms=ALONE)
     if build.failure is not None:
@@ -39,6 +39,8 @@ def check(rung: Rung, target: Path) -> Check:
 
 
 def _problem_of(target: Path) -> Problem:
+    if target.suffix != ".py":
+        raise BadInput(f"`{target}` is not a kernel source", "name a Python file that defines `run`")
     folder = target.resolve().parent
     if not (folder / "definition.yaml").is_file():
         raise BadInput(

@@ -31,6 +31,11 @@ class LaunchSite(Record):
     source: Digest
     grid: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=3, max_length=3)]
     constexprs: dict[str, Scalar | None]
+    scalars: dict[str, Scalar | None]
+
+    @property
+    def programs(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 class Argument(Record):
@@ -43,8 +48,12 @@ class Argument(Record):
 
 
 class Launch(LaunchSite):
-    """All that a trusted process needs to launch it again. `scratch_bytes` sizes buffers the candidate allocates."""
+    """All that a trusted process needs to launch it again. `scratch_bytes` sizes buffers the candidate allocates.
 
+    `specialised` is what the compiler assumed of each argument: its type, being 1, a multiple of 16.
+    """
+
+    specialised: dict[str, str]
     arguments: tuple[Argument, ...]
     scratch_bytes: dict[str, Annotated[int, Field(ge=0)]]
     cubin: Digest
@@ -55,12 +64,13 @@ class Launch(LaunchSite):
     global_scratch_bytes: Annotated[int, Field(ge=0)]
 
     @property
-    def site(self) -> LaunchSite:
-        return LaunchSite(kernel=self.kernel, source=self.source, grid=self.grid, constexprs=self.constexprs)
+    def warps(self) -> int:
+        """All that run: a program is a cluster of `num_ctas` blocks."""
+        return self.num_warps * self.num_ctas * self.programs
 
     @property
-    def programs(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
+    def site(self) -> LaunchSite:
+        return LaunchSite(**{name: getattr(self, name) for name in LaunchSite.model_fields})
 
 
 class Launches(Record):

@@ -13,7 +13,7 @@ from tasks.judge_numerics import judge_numerics
 from tasks.judge_service import judge_service
 from tasks.judge_static import judge_static
 from tasks.judgement import Criteria, Judgement
-from tasks.records import Evidence, Experiment, Outcome, Rung, Step, Verdict
+from tasks.records import Arm, Evidence, Experiment, Outcome, Rung, Step, Verdict
 
 JUDGES: dict[Rung, Callable[[Evidence, Criteria, bool], Judgement]] = {
     Rung.STATIC: judge_static,
@@ -61,6 +61,9 @@ def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
         return Judgement.inconclusive(f"{evidence.rung}: not run: {evidence.not_run}")
     if evidence.candidate_fault is not None:
         return Judgement.rejected(f"{evidence.rung}: {evidence.candidate_fault}")
+    unchecked = Judgement.inconclusive(f"{evidence.rung}: {evidence.unchecked}") if evidence.unchecked else None
+    if unchecked is not None and not any(block.arm is Arm.CANDIDATE for block in evidence.blocks):
+        return unchecked
     unproved = [proof for proof in evidence.engagement if not proof.proved]
     if unproved:
         proof = unproved[0]
@@ -70,7 +73,21 @@ def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
         )
     if evidence.rung is not Rung.STATIC and not evidence.engagement:
         return Judgement.broken(f"{evidence.rung}: no proof of engagement was recorded")
-    return JUDGES[evidence.rung](evidence, criteria, answers)
+    missing = _missing(evidence)
+    if missing is not None:
+        return Judgement.broken(f"{evidence.rung}: {missing}")
+    judgement = JUDGES[evidence.rung](evidence, criteria, answers)
+    failed = judgement.outcome in (Outcome.REJECTED, Outcome.BROKEN)
+    return judgement if unchecked is None or failed else unchecked
+
+
+def _missing(evidence: Evidence) -> str | None:
+    """What was observed of the incumbent and not of the candidate, on the rungs that observe both in the same way."""
+    if evidence.rung not in (Rung.STATIC, Rung.NUMERICS):
+        return None
+    seen = {arm: [(b.observable, b.workload) for b in evidence.blocks if b.arm is arm] for arm in Arm}
+    lacking = [x for x in seen[Arm.INCUMBENT] if x not in set(seen[Arm.CANDIDATE])]
+    return f"{lacking[0][0]} at {lacking[0][1]} was observed of the incumbent alone" if lacking else None
 
 
 def broken(experiment: Experiment, reason: str, lost_s: float = 0.0) -> Verdict:

@@ -96,6 +96,7 @@ class Evidence(Record):
     device_s: Annotated[float, Field(ge=0)] | None = 0.0  # of GPUs held; 0 on a CPU rung, None if not known
     not_run: str | None = None
     candidate_fault: str | None = None
+    unchecked: str | None = None  # what is claimed and was not observed; no fault, and no proof either
     gate: Digest | None = None
     noise: Noise | None = None
     confirms: Digest | None = None  # the evidence whose win this run shows again, on fresh seeds
@@ -104,7 +105,7 @@ class Evidence(Record):
     def _ran_or_says_why_not(self) -> Self:
         if self.not_run is not None and (self.blocks or self.engagement):
             raise ValueError("evidence of a rung that did not run holds no blocks and no engagement")
-        if self.not_run is None and self.candidate_fault is None and not self.blocks:
+        if self.not_run is None and self.candidate_fault is None and self.unchecked is None and not self.blocks:
             raise ValueError("evidence without blocks: nothing was observed, which is not a result")
         return self
 

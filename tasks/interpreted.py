@@ -33,6 +33,7 @@ class Interpreted(Record):
     nonce: str
     self_test: str | None
     fault: str | None
+    unsupported: str | None = None
     workloads: dict[str, tuple[LaunchSite, ...]]
 
 
@@ -47,9 +48,16 @@ class Expected:
 
 
 class ArmResult:
-    """What one arm computed and launched, or its fault."""
+    """What one arm computed and launched, or its fault, or what of it the interpreter does not support."""
 
-    def __init__(self, fault: str | None, arrays: dict[str, Array], sites: dict[str, tuple[LaunchSite, ...]]) -> None:
+    def __init__(
+        self,
+        fault: str | None,
+        arrays: dict[str, Array],
+        sites: dict[str, tuple[LaunchSite, ...]],
+        unsupported: str | None = None,
+    ) -> None:
+        self.unsupported = unsupported
         self.fault = fault
         self.arrays = arrays
         self.sites = sites
@@ -96,6 +104,8 @@ def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> Ar
                         f"the Triton interpreter cannot be trusted: {result.self_test}", "pin the Triton version"
                     )
                 fault = fault_of(ending, result.fault, limits)
+                if fault is None and result.unsupported is not None:
+                    return ArmResult(None, {}, {}, result.unsupported)
             if fault is None:
                 arrays = _arrays(stage.read("outputs.npz"))
                 _check_arrays(problem, arrays, stage.nonce)

@@ -1,5 +1,7 @@
 """Are the results right in every regime? fp32 results against fp64 with what IEEE fp32 itself loses as the yardstick."""
 
+import sys
+
 from tasks.judgement import Criteria, Judgement
 from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
 
@@ -65,7 +67,7 @@ def _limited(block: Block, criteria: Criteria, ieee: dict[tuple[str, str], float
         return Miss(block=block, limit=criteria.limit(ROUNDED), key=ROUNDED)
     scaled = criteria.limit(RATIO) * ieee.get((block.workload, block.observable.removesuffix(ERROR)), 0.0)
     fixed = criteria.limit(FIXED)
-    return Miss(block=block, limit=max(fixed, scaled), key=FIXED if fixed >= scaled else RATIO)
+    return Miss(block=block, limit=min(max(fixed, scaled), sys.float_info.max), key=FIXED if fixed >= scaled else RATIO)
 
 
 def _is_ieee(block: Block) -> bool:

@@ -2,7 +2,8 @@
 
 Three kinds of process: a trusted one makes inputs and answers, then each arm runs in the interpreter in a sandbox that
 holds only the inputs. The answers are compared here. Proof of engagement: each arm launched, interpreted, the same
-kernels with the same sources, grids and constexprs as when it was compiled, and no timed shape uses other ones.
+kernels with the same sources, grids, constexprs and scalars as when it was compiled. Whether that speaks for the
+production shapes, tasks/coverage.py says.
 """
 
 import time
@@ -14,6 +15,7 @@ import numpy as np
 from serving.errors import Broken
 from tasks.build import BOTH, built_arms
 from tasks.compiled import Compiled, LaunchSite
+from tasks.coverage import uncovered
 from tasks.interpreted import ArmResult, Array, Expected, interpret, make_expected
 from tasks.problem import Check, Problem, Timing
 from tasks.records import Arm, Block, Build, Engagement, Evidence, KernelCandidate, Rung, digest
@@ -34,14 +36,15 @@ def measure_numerics(
         jobs = {arm: pool.submit(interpret, problem, sources[arm], expected.inputs) for arm in arms}
         results = {arm: job.result() for arm, job in jobs.items()}
     ours = results.get(Arm.INCUMBENT)
-    if ours is not None and ours.fault is not None:
+    if ours is not None and (ours.fault or ours.unsupported):
         raise Broken(
-            f"the incumbent of `{problem.name}` does not run in the interpreter: {ours.fault}", "repair the incumbent"
+            f"the incumbent of `{problem.name}` does not run in the interpreter: {ours.fault or ours.unsupported}",
+            "repair the incumbent",
         )
     blocks: list[Block] = []
     engagement: list[Engagement] = []
     for arm, result in results.items():
-        if result.fault is None:
+        if result.fault is None and result.unsupported is None:
             blocks += _blocks(problem, arm, result, expected, len(blocks))
             engagement += _engagement(problem, arm, compiled[arm], result)
     return Evidence(
@@ -54,6 +57,9 @@ def measure_numerics(
         seed=seed,
         wall_s=time.monotonic() - started,
         candidate_fault=_fault(problem, compiled[Arm.CANDIDATE], results[Arm.CANDIDATE])
+        if Arm.CANDIDATE in results
+        else None,
+        unchecked=_unchecked(problem, compiled[Arm.CANDIDATE], results[Arm.CANDIDATE])
         if Arm.CANDIDATE in results
         else None,
     )
@@ -105,7 +111,7 @@ def changed_slots(check: str, arrays: dict[str, Array], first: dict[str, Array])
 
 def _fault(problem: Problem, compiled: Compiled, result: ArmResult) -> str | None:
     """What the candidate did wrong, beyond wrong numbers: the code that was checked must be the code that would run."""
-    if result.fault is not None:
+    if result.fault is not None or result.unsupported is not None:
         return result.fault
     for check in problem.workloads.checks:
         expected, seen = _sites(compiled, check), result.sites.get(check.name, ())
@@ -114,32 +120,14 @@ def _fault(problem: Problem, compiled: Compiled, result: ArmResult) -> str | Non
                 f"it launches other kernels when interpreted than when compiled: at {check.name} `{_describe(seen)}` "
                 f"instead of `{_describe(expected)}`"
             )
-    unseen = unchecked(problem, compiled)
-    return f"its results are unknown: {unseen} runs at production shapes and at no checked one" if unseen else None
-
-
-def unchecked(problem: Problem, compiled: Compiled) -> str | None:
-    """A kernel, or a variant of one by constexprs, that a timing workload launches and no check does; None if none.
-
-    A constexpr that holds the size of the same axis on both sides is no variant.
-    """
-    checked = [(x, check) for check in problem.workloads.checks for x in _sites(compiled, check)]
-    for workload in problem.workloads.timings:
-        for site in _sites(compiled, workload):
-            if not any(_same_variant(site, problem.axes_of(workload), x, problem.axes_of(w)) for x, w in checked):
-                values = ", ".join(f"{name}={value}" for name, value in site.constexprs.items())
-                return f"kernel `{site.kernel}` with {values or 'this source'} (at {workload.name})"
     return None
 
 
-def _same_variant(site: LaunchSite, axes: dict[str, int], other: LaunchSite, other_axes: dict[str, int]) -> bool:
-    if (site.kernel, site.source, set(site.constexprs)) != (other.kernel, other.source, set(other.constexprs)):
-        return False
-    return all(
-        value == other.constexprs[name]
-        or any(value == axes[axis] and other.constexprs[name] == other_axes[axis] for axis in axes)
-        for name, value in site.constexprs.items()
-    )
+def _unchecked(problem: Problem, compiled: Compiled, result: ArmResult) -> str | None:
+    """What the results say nothing about, if anything."""
+    if result.unsupported is not None:
+        return f"the Triton interpreter cannot run it: {result.unsupported}"
+    return uncovered(problem, compiled)
 
 
 def _sites(compiled: Compiled, workload: Timing) -> tuple[LaunchSite, ...]:

@@ -1,7 +1,7 @@
 """The `static` rung: how much work the compiler emits for each production shape. Counts only; it says nothing of speed.
 
-A total is the count of one warp x warps x programs, summed over the launches of a step. It is None where a kernel has a
-loop: then the code does not tell how often an instruction runs.
+A total is the count of one warp x warps x blocks of a cluster x programs, summed over the launches of a step. It is None
+where a kernel has a loop: then the code does not tell how often an instruction runs.
 """
 
 import time
@@ -137,12 +137,12 @@ def _note_work(note: Any, launches: Sequence[Launch], codes: Codes, part: str | 
     looping = [x.kernel for x in launches if codes[x.cubin].loops]
     reason = f"kernel `{looping[0]}` has a loop: its code does not tell how often it runs" if looping else None
     for observable, per_warp in (("warp_instructions", _instructions), ("mufu", _mufu)):
-        total = sum(per_warp(codes[x.cubin]) * x.num_warps * x.programs for x in launches)
+        total = sum(per_warp(codes[x.cubin]) * x.warps for x in launches)
         note(observable, "1", None if looping else total, part, reason)
 
 
 def _note_width(note: Any, launches: Sequence[Launch], codes: Codes) -> None:
-    weight = [(codes[x.cubin], x.num_warps * x.programs) for x in launches]
+    weight = [(codes[x.cubin], x.warps) for x in launches]
     total = sum(code.global_bytes * n for code, n in weight)
     if any(code.bulk_copies for code, _ in weight):
         note("wide_share", "1", None, None, "bulk copies have no width in the code")

@@ -99,17 +99,72 @@ RUN_WRONG: dict[str, tuple[str, str]] = {
         other_kernel("    tl.store(tile, memory)", "    tl.store(tile, memory)\n    tl.store(q + row * K + cols, cols * 0.0)"),
         "the input `q` was changed",
     ),
-    "uses another kernel at large batches": (
-        around("if q.shape[0] >= 8:\n    nothing[(1,)](out)\nelse:\n    {ALL}",
-               "@triton.jit\ndef nothing(x):\n    tl.store(x, 0.0)\n"),
-        "kernel `nothing` with this source",
-    ),
-    "uses another variant at large batches": (
-        around("launch_all(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound,\n"
-               "    BV=64 if q.shape[0] >= 8 else 32)"),
-        "kernel `kda_decode` with K=128, V=128, BV=64",
+    "passes other numbers when interpreted": (
+        other_kernel(
+            "state_index, out, scale, lower_bound,\n        K=K",
+            "state_index, out, scale, lower_bound * (1 if 'TRITON_INTERPRET' in os.environ else 0),\n        K=K",
+        ).replace("import triton\n", "import os\nimport triton\n", 1),
+        "launches other kernels when interpreted",
     ),
     "fails when interpreted": (around("import os\nassert 'TRITON_INTERPRET' not in os.environ\n{ALL}"), "AssertionError"),
+}  # fmt: skip
+
+_UNGATED = "    memory = tl.load(tile)\n    if {}:\n        memory = memory * tl.exp(gate)[None, :]\n"
+_GATED = "    memory = tl.load(tile) * tl.exp(gate)[None, :]\n"
+
+
+def with_argument(declared: str, value: str, condition: str) -> str:
+    """The incumbent with one more argument, whose gate is applied only under a condition on it."""
+    at = "BV: tl.constexpr,\n):" if "constexpr" in declared else "scale, lower_bound,\n    K: tl"
+    name = declared.split(":")[0]
+    source = other_kernel(at, at.replace(",\n", f", {declared},\n", 1))
+    call = "state_index, out, scale, lower_bound,\n        K=K, V=V, BV=BV,"
+    assert call in source
+    if "constexpr" in declared:
+        source = source.replace(call, f"{call} {name}={value},")
+    else:
+        source = source.replace(call, call.replace("lower_bound,", f"lower_bound, {value},"))
+    return source.replace(_GATED, _UNGATED.format(condition))
+
+
+_HOIST = (KERNELS / "kda_decode" / "hoist_gate.py").read_text()
+_GRID = "kda_decode[(V // BV, heads, requests)]"
+
+# name -> source: right at the small checks, and with less or other work at production shapes.
+OTHER_AT_PRODUCTION: dict[str, str] = {
+    "half the heads": other_kernel(_GRID, "kda_decode[(V // BV, heads if heads < 8 else heads // 2, requests)]"),
+    "a constexpr that is an axis": with_argument("HEADS: tl.constexpr", "heads", "HEADS < 8"),
+    "an integer that is 1": with_argument("n", "1 if heads >= 8 else 2", "n != 1"),
+    "a multiple of 16": with_argument("n", "16 if heads >= 8 else 17", "n % 16 != 0"),
+    "no prologue": _HOIST.replace("    prologue[(", "    if heads < 8: prologue[("),
+}
+
+# name -> (source, words of the reason): nothing wrong is seen at the checks, which do not speak for every production shape.
+NOT_COVERED: dict[str, tuple[str, str]] = {
+    "half the requests": (
+        other_kernel(_GRID, "kda_decode[(V // BV, heads, requests if requests < 8 else requests // 2)]"),
+        "128 programs for a batch of 8, 64 for 2",
+    ),
+    "another kernel at large batches": (
+        around("if q.shape[0] >= 8:\n    nothing[(1,)](out)\nelse:\n    {ALL}",
+               "@triton.jit\ndef nothing(x):\n    tl.store(x, 0.0)\n"),
+        "kernel `nothing` has the place of kernel `kda_decode`",
+    ),
+    "no prologue at large batches": (_HOIST.replace("    prologue[(", "    if requests < 8: prologue[("), "1 launches, 2"),
+    "another variant at large batches": (
+        around("launch_all(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound,\n"
+               "    BV=64 if q.shape[0] >= 8 else 32)"),
+        "constexpr BV `64`, `32`",
+    ),
+    "an integer that is 1 at large batches": (
+        with_argument("n", "1 if requests >= 8 else 2", "n != 1"), "argument n `=1`, `i32`"
+    ),
+    "a multiple of 16 at large batches": (
+        with_argument("n", "16 if requests >= 8 else 17", "n % 16 != 0"), "argument n `i32 [['tt.divisibility', 16]]`"
+    ),
+    "an integer that tells large batches": (
+        with_argument("n", "5 if requests >= 8 else 3", "n == 3"), "argument n = 5, 3"
+    ),
 }  # fmt: skip
 
 # name -> source: these run, and their numbers are wrong.
@@ -138,4 +193,10 @@ ODD_BUT_HONEST: dict[str, str] = {
     ),
     "a class with constants": around("Runner.launch(launch_all)\n{ALL}", (
         "class Runner:\n    tile = 32\n    @staticmethod\n    def launch(f):\n        return f.__name__\n")),
+    "a constexpr that is not finite": other_kernel("BV: tl.constexpr,\n):", "BV: tl.constexpr, LOW: tl.constexpr,\n):").replace(
+        "K=K, V=V, BV=BV,", "K=K, V=V, BV=BV, LOW=float('-inf'),"
+    ),
 }  # fmt: skip
+LIBDEVICE = other_kernel("tl.exp(-tl.load(b + row)", "libdevice.exp(-tl.load(b + row)").replace(
+    "import triton.language as tl", "import triton.language as tl\nfrom triton.language.extra import libdevice", 1
+)

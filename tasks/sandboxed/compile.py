@@ -42,6 +42,16 @@ class Binaries:
         }  # fmt: skip
 
 
+def specialised(source, values):
+    """What the JIT assumed of each argument beyond its value at run time: its type, being 1, and alignment."""
+    attributes = {source.fn.arg_names[path[0]]: str(attrs) for path, attrs in source.attrs.items() if attrs}
+    fixed = {name for name, kind in source.signature.items() if kind == "constexpr"}
+    return {
+        name: f"={worker.plain(values[name])}" if name in fixed else f"{kind} {attributes.get(name, '')}".strip()
+        for name, kind in source.signature.items()
+    }
+
+
 class RecordingDriver(DriverBase):
     """Answers what the JIT asks before it compiles, and notes each launch in `launches`."""
 
@@ -78,6 +88,8 @@ class RecordingDriver(DriverBase):
             values = dict(zip(kernel.arg_names, arguments, strict=True))
             passed = [self.argument(kind, values[n]) for n, kind in source.signature.items() if kind != "constexpr"]
             self.launches.append({
+                "scalars": worker.scalars({p.name: values[p.name] for p in kernel.params if not p.is_constexpr}),
+                "specialised": specialised(source, values),
                 "arguments": [described for described, _ in passed],
                 "scratch_bytes": dict(used for _, used in passed if used and used[0].startswith("scratch_")),
                 "kernel": kernel.fn.__name__, "source": worker.source_digest(kernel), "grid": [x, y, z],

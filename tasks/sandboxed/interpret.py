@@ -18,6 +18,7 @@ import numpy as np
 import rounding
 import torch
 import worker
+from triton.language.extra import libdevice
 from triton.runtime import interpreter
 
 
@@ -27,6 +28,7 @@ class Launches:
     def __init__(self, watch):
         self.watch, self.seen, self.written = watch, [], {}
         self.snapshots = {}
+        self.lacking = False
 
     def install(self):
         run = interpreter.InterpretedFunction.run
@@ -41,16 +43,31 @@ class Launches:
             try:
                 self.unchanged_outside()
                 source = worker.source_digest(kernel)
+                constexprs, others = parameters(kernel.fn, args, kwargs)
                 self.seen.append({"kernel": kernel.__name__, "source": source, "grid": [1, 1, 1],
-                                  "constexprs": constexprs(kernel.fn, args, kwargs)})  # fmt: skip
+                                  "constexprs": constexprs, "scalars": worker.scalars(others)})  # fmt: skip
                 result = run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
                 self.snapshot()
             finally:
                 self.watch.paused = paused
             return result
 
+        for name in ("create_extern_elementwise", "create_inline_asm"):
+            setattr(interpreter.interpreter_builder, name, self.noting_the_lack(name.removeprefix("create_")))
+        for name, function in inspect.getmembers(libdevice, callable):
+            if getattr(function, "__module__", None) == libdevice.__name__:
+                setattr(libdevice, name, self.noting_the_lack(f"libdevice.{name}"))
         interpreter.interpreter_builder.set_grid_dim = note_grid
         interpreter.InterpretedFunction.run = note_run
+
+    def noting_the_lack(self, name):
+        """Of the interpreter, which has no such operation: no fault of a candidate whose kernel compiles."""
+
+        def lack(*args, **kwargs):
+            self.lacking = True
+            raise NotImplementedError(f"{name} is not supported in the interpreter")
+
+        return lack
 
     def watch_results(self, results):
         self.written = results
@@ -69,11 +86,13 @@ def bits_equal(x, y):
     return torch.equal(x.view(torch.uint8), y.view(torch.uint8))
 
 
-def constexprs(function, args, kwargs):
-    parameters = inspect.signature(function).parameters
-    bound = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in parameters})
-    names = [n for n, p in parameters.items() if "constexpr" in str(getattr(p.annotation, "__name__", p.annotation))]
-    return {name: worker.plain(bound[name]) for name in names}
+def parameters(function, args, kwargs):
+    """(constexprs as JSON, all other arguments), by name."""
+    known = inspect.signature(function).parameters
+    bound = inspect.getcallargs(function, *args, **{k: v for k, v in kwargs.items() if k in known})
+    fixed = {n for n, p in known.items() if "constexpr" in str(getattr(p.annotation, "__name__", p.annotation))}
+    constexprs = {name: worker.plain(value) for name, value in bound.items() if name in fixed}
+    return constexprs, {name: value for name, value in bound.items() if name not in fixed}
 
 
 def run_step(entry, request, check, tensors, launches, watch):
@@ -152,7 +171,10 @@ def main():
                 found, workloads[check["workload"]] = run_check(entry, request, check, stored, launches, watch)
                 arrays |= {f"{check['workload']}/{name}": x for name, x in found.items()}
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is the result
-        worker.write_result(request, self_test=None, fault=worker.describe(error), workloads={})
+        kind = "unsupported" if launches.lacking else "fault"
+        worker.write_result(
+            request, **{"self_test": None, "fault": None, "workloads": {}, kind: worker.describe(error)}
+        )
         return
     np.savez(worker.STAGE / "outputs.npz", nonce=np.array(request["nonce"]), **arrays)
     worker.write_result(request, self_test=None, fault=None, workloads=workloads)

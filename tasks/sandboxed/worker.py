@@ -9,6 +9,7 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import math
 import traceback
 from pathlib import Path
 
@@ -83,9 +84,16 @@ def describe(error):
 
 
 def plain(value):
-    """A constexpr as JSON: dtypes and functions by name."""
+    """A constexpr as JSON: dtypes, functions and numbers that are not finite by name."""
     value = getattr(value, "value", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return value if isinstance(value, bool | int | float | str) or value is None else str(value)
+
+
+def scalars(values):
+    """The arguments that are no memory, as JSON."""
+    return {name: plain(value) for name, value in values.items() if not hasattr(value, "data_ptr")}
 
 
 def source_digest(kernel):

@@ -64,7 +64,8 @@ def pack(arguments, addresses):
         if x["type"].startswith("*"):
             values.append(ctypes.c_uint64(addresses[x["buffer"]] + x["offset_bytes"]))
         elif x["type"] in SCALARS:
-            values.append(SCALARS[x["type"]](x["value"]))
+            value = x["value"]  # a number that is not finite has no JSON, so it comes by name
+            values.append(SCALARS[x["type"]](float(value) if isinstance(value, str) else value))
         else:
             raise KernelFault(f"an argument of type `{x['type']}` cannot be launched here")
     return [*values, ctypes.c_uint64(0), ctypes.c_uint64(0)]

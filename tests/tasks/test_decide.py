@@ -118,6 +118,13 @@ def test_an_incumbent_that_fails_is_our_fault() -> None:
     assert outcome(with_evidence(evidence(Rung.NUMERICS, *blocks)))[0] is Outcome.BROKEN
 
 
+@pytest.mark.parametrize("value", [float("1e308"), 0.0, -1.0])
+def test_odd_values_are_judged_and_raise_nothing(value: float) -> None:
+    assert outcome(with_evidence(right_results(value)))[0] in (None, Outcome.REJECTED)
+    zero = tuple(b.model_copy(update={"value": value if b.value is not None else None}) for b in emitted().blocks)
+    assert outcome(with_evidence(right_results(), evidence(Rung.STATIC, *zero)))[0] is not Outcome.PASSED
+
+
 def test_without_proof_of_engagement_there_is_no_verdict_on_the_hypothesis() -> None:
     proof = Engagement(arm=CAN, what="launches", expected="kda[1]", seen="other[1]")
     assert outcome(with_evidence(right_results(engagement=(proof,))))[0] is Outcome.BROKEN
@@ -127,6 +134,23 @@ def test_without_proof_of_engagement_there_is_no_verdict_on_the_hypothesis() -> 
 def test_a_fault_of_the_candidate_is_rejected_in_its_own_words() -> None:
     faulty = evidence(Rung.NUMERICS, candidate_fault="it opened a socket", engagement=())
     assert outcome(with_evidence(faulty)) == (Outcome.REJECTED, "numerics: it opened a socket")
+
+
+def test_what_no_check_speaks_for_is_inconclusive_unless_results_are_wrong_where_checked() -> None:
+    why = "results at B8 are covered by no check"
+    assert outcome(with_evidence(right_results(unchecked=why))) == (Outcome.INCONCLUSIVE, f"numerics: {why}")
+    assert outcome(with_evidence(right_results(0.3, unchecked=why)))[0] is Outcome.REJECTED
+    alone = evidence(Rung.NUMERICS, unchecked="the interpreter cannot run it", engagement=())
+    assert outcome(with_evidence(alone))[0] is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("whole", [right_results(), emitted()])
+def test_what_was_observed_of_the_incumbent_alone_is_our_fault(whole: Evidence) -> None:
+    lacking = tuple(b for b in whole.blocks if b.arm is INC or b.workload not in ("slow_decay", "B8"))
+    found = (right_results(),) if whole.rung is Rung.STATIC else ()
+    given_outcome, reason = outcome(with_evidence(*found, whole.model_copy(update={"blocks": lacking})))
+    assert given_outcome is Outcome.BROKEN
+    assert "of the incumbent alone" in reason
 
 
 def test_a_rung_that_did_not_run_decides_nothing() -> None:

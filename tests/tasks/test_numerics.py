@@ -3,15 +3,25 @@
 from collections.abc import Callable
 
 import pytest
-from kernel_sources import COMPUTE_WRONG, ODD_BUT_HONEST, RUN_WRONG, candidate, catalogue
+from kernel_sources import (
+    COMPUTE_WRONG,
+    LIBDEVICE,
+    NOT_COVERED,
+    ODD_BUT_HONEST,
+    OTHER_AT_PRODUCTION,
+    RUN_WRONG,
+    candidate,
+    catalogue,
+)
 
 from serving.errors import Broken
 from tasks import numerics
 from tasks.build import build_kernel
+from tasks.decide import judge
 from tasks.interpreted import Expected, make_expected
 from tasks.numerics import measure_numerics, relative_error, seed_of
 from tasks.problem import Problem, load_problem
-from tasks.records import Arm, Evidence, KernelCandidate, digest
+from tasks.records import Arm, Evidence, KernelCandidate, Outcome, digest
 
 pytestmark = pytest.mark.usefixtures("shared_builds")
 ALONE = (Arm.CANDIDATE,)
@@ -43,6 +53,7 @@ def test_incumbent_and_right_candidates_are_right_in_every_regime(name: str) -> 
     problem = load_problem("kda_decode")
     evidence = measure(problem, catalogue(name), (Arm.INCUMBENT, Arm.CANDIDATE))
     assert evidence.candidate_fault is None
+    assert evidence.unchecked is None
     assert {block.workload for block in evidence.blocks} == {check.name for check in problem.workloads.checks}
     assert not misses(evidence, problem, Arm.INCUMBENT)
     assert not misses(evidence, problem)
@@ -97,6 +108,39 @@ def test_honest_code_in_an_odd_style_is_right(tiny: Problem, name: str) -> None:
     evidence = measure(tiny, candidate(ODD_BUT_HONEST[name]))
     assert evidence.candidate_fault is None
     assert not misses(evidence, tiny)
+
+
+@pytest.fixture(scope="session")
+def covered(make_problem: Callable[..., Problem]) -> Problem:
+    """Its production shapes have 8 heads, and so has one of its checks."""
+    return make_problem(checks=("default_fp32", "tp8_bf16"))
+
+
+@pytest.mark.usefixtures("one_draw")
+@pytest.mark.parametrize("name", OTHER_AT_PRODUCTION)
+def test_less_work_at_the_head_counts_of_production_is_not_believed(covered: Problem, name: str) -> None:
+    evidence = measure(covered, candidate(OTHER_AT_PRODUCTION[name]))
+    assert "tp8_bf16" in misses(evidence, covered)
+    assert judge(evidence, covered.criteria, answers=False).outcome is Outcome.REJECTED
+
+
+@pytest.mark.usefixtures("one_draw")
+@pytest.mark.parametrize("name", NOT_COVERED)
+def test_a_production_shape_that_no_check_speaks_for_ends_inconclusive_with_its_name(
+    covered: Problem, name: str
+) -> None:
+    source, words = NOT_COVERED[name]
+    judgement = judge(measure(covered, candidate(source)), covered.criteria, answers=False)
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert "results at tp8_b8 are covered by no check" in judgement.reason
+    assert words in judgement.reason
+
+
+def test_a_kernel_that_only_the_interpreter_cannot_run_ends_inconclusive(tiny: Problem) -> None:
+    judgement = judge(measure(tiny, candidate(LIBDEVICE)), tiny.criteria, answers=False)
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert "the Triton interpreter cannot run it: " in judgement.reason
+    assert "libdevice.exp" in judgement.reason
 
 
 def test_a_slot_that_no_request_uses_and_that_changes_is_counted(tiny: Problem) -> None:
