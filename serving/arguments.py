@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from serving.engine_env import SCRIPTS, engine, run_script
 from serving.errors import BadInput
 from serving.home import home
 from serving.stack import Scalar, StackSpec
+from serving.stack_rules import NEEDED_ARGUMENTS
 
 
 class Option(BaseModel):
@@ -61,6 +63,12 @@ def check_arguments(spec: StackSpec) -> None:
             fault = None if value is None else value_fault(option, value)
             if fault:
                 raise BadInput(f"`{field}`: `{json.dumps(value)}` {fault}", f"correct `{field}` of stack `{spec.name}`")
+        for name, (needed, why) in NEEDED_ARGUMENTS.items():
+            if part.arguments.get(name) != needed:
+                raise BadInput(
+                    f"`roles.{role}.arguments.{name}` must be `{json.dumps(needed)}`: {why}",
+                    f"state it in stack `{spec.name}`, and let no edit take it away",
+                )
 
 
 def value_fault(option: Option, value: Scalar) -> str | None:
@@ -71,11 +79,21 @@ def value_fault(option: Option, value: Scalar) -> str | None:
         return "is the value of a switch, and this option takes one of its own"
     if option.choices is not None and str(value) not in option.choices:
         return f"is not one of {', '.join(option.choices)}"
-    if option.type in ("int", "float"):
-        try:
-            {"int": int, "float": float}[option.type](str(value))
-        except ValueError:
-            return f"is not {'an integer' if option.type == 'int' else 'a number'}"
+    return _number_fault(option, value) if option.type in ("int", "float") else None
+
+
+def _number_fault(option: Option, value: Scalar) -> str | None:
+    """Only one spelling of a number is taken, the one that the running server reports: other ones cannot be proved."""
+    wanted = "an integer" if option.type == "int" else "a number"
+    try:
+        number = int(str(value)) if option.type == "int" else float(value)
+    except ValueError:
+        return f"is not {wanted}"
+    if not math.isfinite(number):
+        return "is not finite"
+    plain = str(int(number)) if isinstance(number, float) and number.is_integer() else str(number)
+    if isinstance(value, str) and value != plain:
+        return f"is {wanted} in an unusual spelling; write `{plain}`"
     return None
 
 

@@ -31,6 +31,8 @@ WITHOUT_GPU = {
     # Compiling in the middle of a measurement would be measured, and needs a C++ compiler.
     "TORCHDYNAMO_DISABLE": "1",
 }
+# Where the ranks of one server meet: a file, because torch's TCP store listens on every interface.
+MEETING = "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE"
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,16 @@ def engine() -> Engine:
     return Engine(python, versions, hashlib.sha256(record.encode()).hexdigest())
 
 
-def process_environment(device: str, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables of an engine process on `device` (`cpu` or a GPU); `own` has the last word."""
+def process_environment(
+    device: str, stated: Mapping[str, str] | None = None, decided: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Variables of an engine process on `device` (`cpu` or a GPU).
+
+    What a stack has `stated` goes over our environment; what the launcher has `decided` goes over everything.
+    """
     passed = {k: v for k, v in os.environ.items() if k in PASSED_ON or k.startswith(PASSED_ON_PREFIXES)}
-    return {**passed, **LOOPBACK_AND_OFFLINE, **(WITHOUT_GPU if device == "cpu" else {}), **(own or {})}
+    fixed = {**LOOPBACK_AND_OFFLINE, **(WITHOUT_GPU if device == "cpu" else {}), **(decided or {})}
+    return {**passed, **(stated or {}), **fixed}
 
 
 def run_script(name: str, *arguments: str, cwd: Path, timeout_s: float = 180) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from serving.checkpoint import Checkpoint, checkpoint
-from serving.engine_env import engine, process_environment
-from serving.errors import BadInput
+from serving.engine_env import MEETING, engine, process_environment
 from serving.process import EngineProcess, start, stop
 from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
 from serving.stack import StackSpec
@@ -82,15 +81,10 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
 
 def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path) -> EngineProcess:
     role = spec.roles["server"]
-    if role.count != 1:
-        raise BadInput(
-            f"`roles.server.count` is `{role.count}`: one server is all that can be started now", "set it to 1"
-        )
     own = ["--model-path", str(model.folder), "--host", "127.0.0.1", "--port", str(role.port)]
     command = [str(engine().python), "-P", "-m", "sglang.launch_server", *own, *spec.argv("server")]
-    # Through a file, because torch's TCP store listens on every interface whatever address it is given.
-    meeting = {"SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE": f"file://{(run_dir / name / 'rendezvous').resolve()}"}
-    environment = process_environment(str(role.arguments.get("device")), meeting | role.environment)
+    meeting = {MEETING: f"file://{(run_dir / name / 'rendezvous').resolve()}"}
+    environment = process_environment(str(role.arguments.get("device")), role.environment, meeting)
     process = start(name, command, environment, role.port, run_dir)
     log.info("%s: starting on port %d, log in %s", name, role.port, process.log_file)
     return process

@@ -10,12 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from serving.documents import read_document, validate
 from serving.errors import BadInput
+from serving.stack_rules import argument_fault, environment_fault
 
 Scalar = bool | int | float | str
 Role = Literal["server"]
-
-# The launcher decides these: everything listens on loopback, on the port of the spec, and serves the model of the spec.
-OWNED_BY_LAUNCHER = ("host", "port", "model-path", "model")
 
 
 class RoleChange(Protocol):
@@ -39,15 +37,28 @@ class RoleSpec(BaseModel):
     environment: dict[str, str] = {}
     port: Annotated[int, Field(ge=1024, le=65535)]
 
+    @field_validator("count")
+    @classmethod
+    def _one(cls, count: int) -> int:
+        if count != 1:
+            raise ValueError("one server is all that can be started now")
+        return count
+
     @field_validator("arguments")
     @classmethod
-    def _plain_names(cls, arguments: dict[str, Scalar | None]) -> dict[str, Scalar | None]:
-        for name in arguments:
-            if name.startswith("-") or "_" in name or "=" in name or not name:
-                raise ValueError(f"`{name}`: write the option as SGLang spells it, without the leading dashes")
-            if name in OWNED_BY_LAUNCHER:
-                raise ValueError(f"`{name}` is set by the launcher from `model` and `port`")
+    def _may_be_stated(cls, arguments: dict[str, Scalar | None]) -> dict[str, Scalar | None]:
+        for name, value in arguments.items():
+            if fault := argument_fault(name, value):
+                raise ValueError(f"`{name}` {fault}")
         return arguments
+
+    @field_validator("environment")
+    @classmethod
+    def _may_be_set(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name, value in environment.items():
+            if fault := environment_fault(name, value):
+                raise ValueError(f"`{name}` {fault}")
+        return environment
 
 
 class StackSpec(BaseModel):

@@ -97,11 +97,22 @@ class KernelCandidate(Record):
     launch: dict[str, Scalar] = {}
 
 
+def _is_whole_text(value: object) -> object:
+    """Neither NUL nor half a surrogate pair: no process can be given those, and no digest made of them."""
+    if isinstance(value, str) and any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
+        raise ValueError("a NUL or half a surrogate pair in a text")
+    return value
+
+
+WholeText = AfterValidator(_is_whole_text)
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
 class RoleEdit(Record):
     """Changes to one role of a stack; `None` takes an argument or a variable away."""
 
-    arguments: dict[str, Scalar | None] = {}
-    environment: dict[str, str | None] = {}
+    arguments: dict[Annotated[str, WholeText], Annotated[Scalar | None, WholeText]] = {}
+    environment: dict[Variable, Annotated[str | None, WholeText]] = {}
     count: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")

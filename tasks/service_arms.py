@@ -38,6 +38,13 @@ class Proof:
 
 def arms_of(hypothesis: Hypothesis) -> Arms:
     """Reads the files of the hypothesis. Raises BadInput if they or the edit do not fit, or the stack has changed."""
+    stack, edit, scenario = _asked(hypothesis)
+    candidate = apply_edit(stack, edit.roles)
+    candidate = candidate.on_port("server", stack.roles["server"].port + CANDIDATE_PORT_OFFSET)
+    return Arms(edit, stack, candidate, scenario)
+
+
+def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, StackEdit, Scenario]:
     target, edit = hypothesis.target, hypothesis.change
     if not isinstance(edit, StackEdit) or not isinstance(target, StackTarget):
         raise BadInput(f"`change.kind` is `{edit.kind}`", "the service rung tests a `stack_edit` of a stack")
@@ -47,9 +54,7 @@ def arms_of(hypothesis: Hypothesis) -> Arms:
             f"`{target.stack}` is no longer the stack that this hypothesis is about",
             "load the hypothesis again, so that it takes the stack as it is now",
         )
-    candidate = apply_edit(stack, edit.roles)
-    candidate = candidate.on_port("server", stack.roles["server"].port + CANDIDATE_PORT_OFFSET)
-    return Arms(edit, stack, candidate, load_scenario(located(target.scenario)))
+    return stack, edit, load_scenario(located(target.scenario))
 
 
 def check_edit(hypothesis: Hypothesis) -> None:
@@ -61,19 +66,21 @@ def check_edit(hypothesis: Hypothesis) -> None:
 
 
 def build_stack(hypothesis: Hypothesis) -> Build:
-    """The edited stack, kept as a file. An edit that SGLang would not take is a Build with a `failure`.
+    """The edited stack, kept as a file. An edit that SGLang or we would not take, or that is none, is a `failure`.
 
     Raises BadInput for files that do not fit, Broken without an engine.
     """
     began = time.monotonic()
-    arms = arms_of(hypothesis)
-    check_arguments(arms.incumbent)
-    failure = None
+    incumbent, edit, _ = _asked(hypothesis)
+    check_arguments(incumbent)
+    made: StackEdit | StackSpec = edit
     try:
-        check_arguments(arms.candidate)
+        made = arms_of(hypothesis).candidate
+        check_arguments(made)
+        failure = _changes_nothing(incumbent, made, edit)
     except BadInput as refused:
         failure = refused.message
-    kept = keep_json(arms.candidate.model_dump(mode="json"))
+    kept = keep_json(made.model_dump(mode="json"))
     return Build(
         hypothesis_id=hypothesis.id,
         artifact=kept.path,
@@ -83,6 +90,23 @@ def build_stack(hypothesis: Hypothesis) -> Build:
         wall_s=time.monotonic() - began,
         failure=failure,
     )
+
+
+def _changes_nothing(incumbent: StackSpec, candidate: StackSpec, edit: StackEdit) -> str | None:
+    """The first part of the edit that leaves what the stack states as it is, or None."""
+    ours, theirs = incumbent.roles["server"], candidate.roles["server"]
+    same = [
+        f"server.{part}.{name}` is `{engagement.as_text(before.get(name))}"
+        for part, before, after in (
+            ("arguments", ours.arguments, theirs.arguments),
+            ("environment", ours.environment, theirs.environment),
+        )
+        for name in sorted({name for change in edit.roles.values() for name in getattr(change, part)})
+        if engagement.as_text(before.get(name)) == engagement.as_text(after.get(name))
+    ]
+    if not same and ours.model_dump(exclude={"port"}) == theirs.model_dump(exclude={"port"}):
+        same = ["server.count` is `1"]
+    return f"the edit changes nothing: `{same[0]}` in the stack already" if same else None
 
 
 def prove(

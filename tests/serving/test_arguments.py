@@ -38,6 +38,14 @@ def test_a_value_that_the_parser_takes_is_fine(taken: Option, value: Scalar) -> 
         (option(kind="int"), "many", "integer"),
         (option(kind="int"), 0.5, "integer"),
         (option(kind="float"), "fast", "number"),
+        (option(kind="int"), "4_096", "`4096`"),
+        (option(kind="int"), " 4096 ", "`4096`"),
+        (option(kind="int"), "٤٠٩٦", "`4096`"),
+        (option(kind="int"), "+1", "`1`"),
+        (option(kind="float"), "1.0", "`1`"),
+        (option(kind="float"), "1_0.5", "`10.5`"),
+        (option(kind="float"), float("nan"), "finite"),
+        (option(kind="float"), "inf", "finite"),
         (option(choices=("a", "b")), "c", "a, b"),
     ],
 )
@@ -45,7 +53,7 @@ def test_a_value_that_the_parser_refuses_is_refused_with_the_reason(refused: Opt
     assert why in (value_fault(refused, value) or "")
 
 
-def stack(**arguments: Scalar) -> StackSpec:
+def stack(**arguments: Scalar | None) -> StackSpec:
     role = RoleSpec(port=31400, arguments={k.replace("_", "-"): v for k, v in arguments.items()})
     return StackSpec(name="s", model="m", roles={"server": role}, ready_timeout_s=1)
 
@@ -62,6 +70,13 @@ def test_a_value_outside_the_choices_names_its_field() -> None:
     with pytest.raises(BadInput, match=r"roles\.server\.arguments\.schedule-policy.*fcfs"):
         check_arguments(stack(schedule_policy="whenever"))
     check_arguments(stack(schedule_policy="fcfs", page_size=4, enable_metrics=True))
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("value", [None, False])
+def test_metrics_must_be_on(value: Scalar | None) -> None:
+    with pytest.raises(BadInput, match=r"roles\.server\.arguments\.enable-metrics"):
+        check_arguments(stack(enable_metrics=value))
 
 
 @pytest.mark.engine

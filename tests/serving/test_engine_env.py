@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.engine_env import CPU_STAND_INS, SGLANG, engine, process_environment
+from serving.engine_env import CPU_STAND_INS, MEETING, SGLANG, engine, process_environment
 from serving.errors import Broken
 
 
@@ -56,3 +56,12 @@ def test_an_engine_process_sees_no_key_and_none_of_our_paths(monkeypatch: pytest
 def test_the_stand_ins_are_only_for_machines_without_a_gpu() -> None:
     assert "PYTHONPATH" not in process_environment("cuda")
     assert "SGLANG_USE_CPU_ENGINE" not in process_environment("cuda")
+
+
+def test_what_the_launcher_decides_goes_over_what_a_stack_states() -> None:
+    stated = {"SGLANG_HOST_IP": "0.0.0.0", "PYTHONPATH": "/elsewhere", MEETING: "tcp://x", "OMP_NUM_THREADS": "2"}
+    seen = process_environment("cpu", stated, {MEETING: "file://meet"})
+    assert seen["SGLANG_HOST_IP"] == "127.0.0.1"
+    assert seen["PYTHONPATH"] == str(CPU_STAND_INS)
+    assert seen[MEETING] == "file://meet"
+    assert seen["OMP_NUM_THREADS"] == "2"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from serving.errors import BadInput
 from serving.stack import RoleSpec, Scalar, StackSpec, apply_edit, load_stack
+from serving.stack_rules import REFUSED_ARGUMENTS, environment_fault
 
 STACKS = sorted((Path(__file__).parents[2] / "serving" / "stacks").glob("*.yaml"))
 
@@ -25,10 +26,9 @@ def stack(**arguments: Scalar | None) -> StackSpec:
     return StackSpec(name="s", model="tiny", roles={"server": role}, ready_timeout_s=1)
 
 
-names = st.from_regex(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", fullmatch=True).filter(
-    lambda name: name not in ("host", "port", "model", "model-path")
-)
-values = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
+names = st.from_regex(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", fullmatch=True).filter(lambda name: name not in REFUSED_ARGUMENTS)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+values = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 
 
 @given(st.dictionaries(names, values | st.none(), max_size=6))
@@ -89,8 +89,8 @@ def test_an_edit_adds_replaces_and_takes_away() -> None:
 
 def test_an_edit_that_restores_what_was_there_gives_the_same_digest() -> None:
     before = stack(page_size=1)
-    there = apply_edit(before, {"server": Change(arguments={"page-size": 4}, environment={"A": "1"})})
-    back = apply_edit(there, {"server": Change(arguments={"page-size": 1}, environment={"A": None})})
+    there = apply_edit(before, {"server": Change(arguments={"page-size": 4}, environment={"OMP_NUM_THREADS": "1"})})
+    back = apply_edit(there, {"server": Change(arguments={"page-size": 1}, environment={"OMP_NUM_THREADS": None})})
     assert back.digest == before.digest
 
 
@@ -103,3 +103,64 @@ def test_an_edit_of_an_unknown_role_names_the_roles_there_are() -> None:
 def test_an_edit_cannot_take_over_what_the_launcher_owns() -> None:
     with pytest.raises(BadInput, match="host"):
         apply_edit(stack(), {"server": Change(arguments={"host": "0.0.0.0"})})
+
+
+@pytest.mark.parametrize("name", ["help", "version", "api-key", "admin-api-key", "config", "ssl-certfile", "nnodes"])
+def test_an_option_that_no_run_could_serve_with_is_refused_with_its_reason(name: str) -> None:
+    with pytest.raises(BadInput, match=f"`{name}` .*{REFUSED_ARGUMENTS[name][:20]}"):
+        apply_edit(stack(), {"server": Change(arguments={name: "x"})})
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\ud800"])
+def test_text_that_no_process_can_be_given_is_refused(value: str) -> None:
+    for change in (Change(arguments={"dtype": value}), Change(environment={"OMP_NUM_THREADS": value})):
+        with pytest.raises(BadInput, match="in its value"):
+            apply_edit(stack(), {"server": change})
+
+
+def test_more_than_one_server_is_refused() -> None:
+    with pytest.raises(BadInput, match="one server is all"):
+        apply_edit(stack(), {"server": Change(count=2)})
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("PYTHONPATH", "launcher"),
+        ("LD_PRELOAD", "may be changed"),
+        ("LD_LIBRARY_PATH", "may be changed"),
+        ("PYTHONSTARTUP", "may be changed"),
+        ("PATH", "may be changed"),
+        ("HOME", "may be changed"),
+        ("http_proxy", "may be changed"),
+        ("SGLANG_HOST_IP", "launcher"),
+        ("SGLANG_USE_CPU_ENGINE", "launcher"),
+        ("SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE", "launcher"),
+        ("MC_TCP_BIND_ADDRESS", "launcher"),
+        ("SGLANG_EXTERNAL_MODEL_PACKAGE", "loaded from"),
+        ("SGLANG_PLUGINS", "loaded from"),
+        ("TRITON_PTXAS_PATH", "loaded from"),
+        ("TRITON_PTXAS_BLACKWELL", "loaded from"),
+        ("NCCL_NET_PLUGIN", "loaded from"),
+        ("OMP_TOOL_LIBRARIES", "loaded from"),
+        ("CUDA_INJECTION64_PATH", "loaded from"),
+        ("SGLANG_PORT", "loopback"),
+        ("GLOO_SOCKET_IFNAME", "loopback"),
+        ("SGLANG_SIMULATE_ACC_LEN", "pretend"),
+        ("SGLANG_TEST_SCRIPTED_RUNTIME", "pretend"),
+        ("A=B", "no name"),
+        ("", "no name"),
+    ],
+)
+def test_a_variable_that_loads_code_moves_the_server_or_pretends_is_refused(name: str, why: str) -> None:
+    with pytest.raises(BadInput, match=f"(?s)roles.server.environment.*{why}"):
+        apply_edit(stack(), {"server": Change(environment={name: "1"})})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("OMP_NUM_THREADS", "2"), ("SGLANG_OPT_FP8", "true"), ("NCCL_ALGO", "Ring"), ("MC_SLICE_SIZE", "65536")],
+)
+def test_a_variable_that_tunes_may_be_set_unless_it_names_a_place(name: str, value: str) -> None:
+    assert environment_fault(name, value) is None
+    assert environment_fault(name, f"/tmp/{value}") is not None

@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from strategies import hypotheses
 
-from tasks.records import Arm, Block, Build, Evidence, Finding, Hypothesis, Outcome, Prediction, Rung, Verdict, digest
+from tasks.records import (
+    Arm,
+    Block,
+    Build,
+    Evidence,
+    Finding,
+    Hypothesis,
+    Outcome,
+    Prediction,
+    RoleEdit,
+    Rung,
+    Verdict,
+    digest,
+)
 
 
 def shuffled(value: object, seed: int) -> object:
@@ -116,3 +129,20 @@ def test_evidence_that_says_not_run_needs_no_blocks() -> None:
     assert Evidence.model_validate_json(
         evidence(Rung.MICROBENCH, not_run="no GPU", engagement=()).model_dump_json()
     ).not_run
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"environment": {"A=B": "1"}},
+        {"environment": {"A\0": "1"}},
+        {"environment": {"1A": "1"}},
+        {"environment": {"A": "\0"}},
+        {"environment": {"A": "\ud800"}},
+        {"arguments": {"dtype": "\0"}},
+        {"arguments": {"\udfff": 1}},
+    ],
+)
+def test_an_edit_that_no_process_can_be_given_is_no_record(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        RoleEdit.model_validate(fields)

@@ -30,7 +30,7 @@ SERVING = Path(__file__).parents[2] / "serving"
 OPTIONS = {
     name: Option(dest=name.replace("-", "_"), flag=False, type="int", choices=None, default=None)
     for name in ("chunked-prefill-size", "page-size")
-}
+} | {"enable-metrics": Option(dest="enable_metrics", flag=True, type="str", choices=None, default=False)}
 INFO = {
     Arm.INCUMBENT: {"chunked_prefill_size": 512, "page_size": 1},
     Arm.CANDIDATE: {"chunked_prefill_size": 64, "page_size": 1},
@@ -50,7 +50,7 @@ class Setup:
 
     def __init__(self, folder: Path) -> None:
         self.stack, self.scenario = folder / "stack.yaml", folder / "scenario.yaml"
-        role = {"port": 31400, "arguments": {"chunked-prefill-size": 512, "page-size": 1}}
+        role = {"port": 31400, "arguments": {"chunked-prefill-size": 512, "page-size": 1, "enable-metrics": True}}
         stack = {"name": "s", "model": "m", "ready_timeout_s": 1, "roles": {"server": role}}
         self.stack.write_text(yaml.safe_dump(stack))
         scenario = yaml.safe_load((SERVING / "scenarios" / "mixed-lengths-cpu.yaml").read_text())
@@ -256,6 +256,39 @@ def test_an_option_that_sglang_lacks_is_bad_input_for_a_person_and_a_failed_buil
         check_edit(hypothesis)
     assert "chunky" in (build_stack(hypothesis).failure or "")
     assert build_stack(setup.hypothesis()).failure is None
+
+
+FAULTS = {
+    "help": RoleEdit(arguments={"help": True}),
+    "api-key": RoleEdit(arguments={"api-key": "secret"}),
+    "enable-metrics": RoleEdit(arguments={"enable-metrics": None}),
+    "one server": RoleEdit(count=2),
+    "LD_PRELOAD": RoleEdit(environment={"LD_PRELOAD": "x.so"}),
+    "SGLANG_HOST_IP": RoleEdit(environment={"SGLANG_HOST_IP": "1"}),
+}
+
+
+@pytest.mark.parametrize("said", FAULTS)
+def test_a_fault_of_the_edit_is_bad_input_for_a_person_and_a_failed_build_for_a_run(said: str, setup: Setup) -> None:
+    """Never BROKEN, which would be tried again for ever."""
+    hypothesis = setup.hypothesis(FAULTS[said])
+    with pytest.raises(BadInput, match=said):
+        check_edit(hypothesis)
+    assert said in (build_stack(hypothesis).failure or "")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        RoleEdit(arguments={"chunked-prefill-size": 512}),
+        RoleEdit(arguments={"chunked-prefill-size": "512"}),
+        RoleEdit(arguments={"chunked-prefill-size": 64, "page-size": 1}),
+        RoleEdit(environment={"OMP_NUM_THREADS": None}),
+        RoleEdit(count=1),
+    ],
+)
+def test_an_edit_to_what_the_stack_states_already_is_a_failed_build(edit: RoleEdit, setup: Setup) -> None:
+    assert "changes nothing" in (build_stack(setup.hypothesis(edit)).failure or "")
 
 
 def test_every_limit_of_a_scenario_can_be_cited(setup: Setup) -> None:
