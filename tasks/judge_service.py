@@ -30,7 +30,9 @@ def effect(blocks: tuple[Block, ...], criteria: Criteria, noise: Noise | None) -
     alpha = 1 - criteria.limit("confidence")
     vetoes = {key.removeprefix("vetoes."): criteria.limit(key) for key in criteria.keys("vetoes")}
     primary = str(criteria.cite("primary").value)
-    workload = next(b.workload for b in blocks if b.observable == primary)
+    workload = next((b.workload for b in blocks if b.observable == primary), None)
+    if workload is None:
+        return _unmeasured(primary)
     main = compare(blocks, primary, workload, alpha, _scale(noise, primary))
     watched = {name: compare(blocks, name, workload, alpha / len(vetoes), _scale(noise, name)) for name in vetoes}
     wanted = criteria.limit("smallest_effect_of_interest_pct")
@@ -51,6 +53,16 @@ def effect(blocks: tuple[Block, ...], criteria: Criteria, noise: Noise | None) -
         undecided = [*([primary] if gain is Outcome.INCONCLUSIVE else []), *open_vetoes]
         reason = "the pairs do not decide " + ", ".join(f"`{name}`" for name in undecided)
     return Effect(outcome=outcome, key=key, reason=reason, compared=(main, *watched.values()))
+
+
+def _unmeasured(primary: str) -> Effect:
+    nothing = Comparison(observable=primary, workload="", interval=None, reason="not measured")
+    return Effect(
+        outcome=Outcome.INCONCLUSIVE,
+        key="primary",
+        reason=f"the primary observable `{primary}` was not measured",
+        compared=(nothing,),
+    )
 
 
 def is_decided(blocks: tuple[Block, ...], criteria: Criteria, noise: Noise | None) -> bool:

@@ -8,6 +8,7 @@ from tasks.records import Arm, Block, Interval, Outcome, Record
 from tasks.sequential import METHOD, bounds, robust_scale
 
 SCALE_PAIRS = 3  # without an A/A run these first pairs give the scale, and do not count
+LARGEST_LOG = 700.0
 
 
 class Comparison(Record):
@@ -20,14 +21,18 @@ class Comparison(Record):
 
 
 def log_ratios(blocks: tuple[Block, ...], observable: str, workload: str) -> list[float]:
-    """log(candidate / incumbent) of the k-th block of each arm, in order; pairs with an unknown or zero side are left out."""
+    """log(candidate / incumbent) of the k-th block of each arm, in order.
+
+    Left out are pairs with an unknown or zero side, and those whose ratio is no positive finite number.
+    """
     chosen = sorted((b for b in blocks if b.observable == observable and b.workload == workload), key=lambda b: b.order)
     ours, theirs = ([b.value for b in chosen if b.arm is arm] for arm in (Arm.INCUMBENT, Arm.CANDIDATE))
-    return [
-        math.log(b / a)
+    ratios = [
+        b / a
         for a, b in zip(ours, theirs, strict=False)
         if a is not None and b is not None and a > 0 and b > 0
-    ]
+    ]  # fmt: skip
+    return [math.log(ratio) for ratio in ratios if 0 < ratio < math.inf]
 
 
 def compare(
@@ -61,7 +66,8 @@ def compare(
 
 
 def percent(log_ratio: float) -> float:
-    return 100 * math.expm1(log_ratio)
+    """At most what a float holds: a bound may lie beyond every ratio that was seen."""
+    return 100 * math.expm1(min(log_ratio, LARGEST_LOG))
 
 
 def against_gain(interval: Interval | None, wanted: float, lower_is_better: bool) -> Outcome:
@@ -83,4 +89,9 @@ def against_veto(interval: Interval | None, limit: float, lower_is_better: bool)
 def mean_of(blocks: tuple[Block, ...], observable: str, arm: Arm) -> float | None:
     """Mean of the known values of one arm, None without any."""
     values = [b.value for b in blocks if b.observable == observable and b.arm is arm and b.value is not None]
-    return fmean(values) if values else None
+    if not values:
+        return None
+    try:
+        return fmean(values)
+    except OverflowError:  # of the sum; the mean itself lies among the values
+        return math.fsum(value / len(values) for value in values)

@@ -130,6 +130,13 @@ def test_required_evidence_that_is_missing_is_no_pass() -> None:
     assert "server_prefill_ms" in found.reason
 
 
+def test_without_the_primary_observable_there_is_a_reason_and_no_verdict_on_the_candidate() -> None:
+    found = judged(service([b for b in GOOD if b.observable != PRIMARY]))
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert f"`{PRIMARY}` was not measured" in found.reason
+    assert not is_decided((), CRITERIA, service().noise)
+
+
 def test_swapped_arms_turn_a_win_into_a_rejection() -> None:
     other = {INC: CAN, CAN: INC}
     blocks = [b.model_copy(update={"arm": other[b.arm]}) for b in GOOD[3:]]

@@ -8,7 +8,7 @@ from examples import block
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.paired import SCALE_PAIRS, against_gain, against_veto, compare, log_ratios, percent
+from tasks.paired import SCALE_PAIRS, against_gain, against_veto, compare, log_ratios, mean_of, percent
 from tasks.records import Arm, Block, Interval, Outcome
 
 
@@ -50,6 +50,22 @@ def test_pairs_are_matched_by_order_whichever_arm_goes_first() -> None:
 def test_a_pair_with_an_unknown_side_is_left_out() -> None:
     blocks = (block(Arm.INCUMBENT, "t", None, order=0), block(Arm.CANDIDATE, "t", 5.0, order=1))
     assert log_ratios(blocks, "t", "w") == []
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(1e308, 5e-324), (5e-324, 1e308), (0.0, 1.0), (1.0, 0.0)])
+def test_a_pair_whose_ratio_is_no_positive_finite_number_is_left_out(ours: float, theirs: float) -> None:
+    blocks = (block(Arm.INCUMBENT, "t", ours, order=0), block(Arm.CANDIDATE, "t", theirs, order=1))
+    assert log_ratios(blocks, "t", "w") == []
+
+
+def test_extreme_values_give_finite_means_and_intervals() -> None:
+    sides = ((Arm.INCUMBENT, 1e-150), (Arm.CANDIDATE, 1.7e158))
+    blocks = tuple(block(arm, "t", value, order=2 * k + i) for k in range(9) for i, (arm, value) in enumerate(sides))
+    found = compare(blocks, "t", "w", 0.05, scale=1.0).interval
+    assert found is not None
+    assert math.isfinite(found.high)
+    large = tuple(block(Arm.INCUMBENT, "t", 1.7e308, order=k) for k in range(4))
+    assert mean_of(large, "t", Arm.INCUMBENT) == pytest.approx(1.7e308)
 
 
 def test_the_interval_holds_the_effect_and_narrows() -> None:
