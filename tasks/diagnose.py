@@ -52,7 +52,7 @@ def launches_and_parts(evidence: Evidence) -> list[Finding]:
         cost = "launches a step; what a launch costs is not in instructions, and shows only where a GPU is"
         found.append(_finding(LocusKind.CODE_CHANGE, "launches of a step", "launches", "1", before, after, cost))
     ours, theirs = (table.parts(arm, WORK, table.largest) for arm in (INC, CAN))
-    for kernel, count in theirs.items() if len(theirs) > 1 else ():
+    for kernel, count in theirs.items() if len(theirs) > 1 and any(theirs.values()) else ():
         share = f"{100 * count / sum(theirs.values()):.0f} % of the candidate's warp instructions at {table.largest}"
         found.append(_finding(LocusKind.KERNEL, kernel, WORK, "1", ours.get(kernel), count, share))
     return found

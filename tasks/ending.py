@@ -87,6 +87,11 @@ def _crash(returncode: int, started: bool, text: str) -> tuple[Literal["ok", "cr
             f"the kernel process was killed by {_signal_name(number)} from outside",
             "look for the out-of-memory killer or an operator, then run it again",
         )
+    if number == signal.SIGSEGV:
+        return (
+            "crashed",
+            "the process died of SIGSEGV: it touched tensor data outside a kernel, or no memory of its own",
+        )
     if number is not None:
         return "crashed", f"the process died of {_signal_name(number)}"
     return "crashed", f"the process ended with status {returncode}: {_last_line(text)}"

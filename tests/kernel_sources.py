@@ -32,6 +32,8 @@ def other_kernel(old: str, new: str) -> str:
     return INCUMBENT.replace(old, new)
 
 
+_GRID = "kda_decode[(V // BV, heads, requests)]"
+
 # name -> (source, words that the fault must hold)
 DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
     "returns without launching": (SIGNATURE + "    return out\n", "returned without launching a kernel"),
@@ -39,11 +41,19 @@ DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
     "zeroes in torch": (around("out.zero_()\n{ALL}"), "work outside the kernels: aten.zero_"),
     "reads a forbidden path": (around("{ALL}\nopen('/etc/passwd').read()"), "No such file or directory: '/etc/passwd'"),
     "writes outside its folder": (around("{ALL}\nopen('/usr/lib/x', 'w')"), "Read-only file system"),
+    "writes in numpy": (around("{ALL}\nstate.numpy()[...] = 0"), "touched tensor data outside a kernel"),
+    "passes memory of numpy to a kernel": (
+        around(
+            "import numpy, torch\n{ALL}\nother = torch.from_numpy(numpy.ones(v.shape, 'float32'))\n"
+            "launch_all(q, k, other, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound)"
+        ),
+        "takes memory that is neither an argument of `run` nor from torch.empty",
+    ),
     "opens a socket": (
         around("{ALL}\nimport socket\nsocket.create_connection(('192.0.2.1', 80), 2)"),
         "Network is unreachable",
     ),
-    "asks for a device": (around("{ALL}\nq.to('cuda')"), "Torch not compiled with CUDA"),
+    "asks for a device": (around("{ALL}\nq.to('cuda')"), "work outside the kernels: aten._to_copy"),
     "ends with a status": (around("import os\nos._exit(3)"), "ended with status 3"),
     "ends as if all were well": (around("import os\nos._exit(0)"), "without leaving `result.json`"),
     "dies of a segmentation fault": (around("import ctypes\nctypes.string_at(0)"), "SIGSEGV"),
@@ -91,10 +101,23 @@ RUN_WRONG: dict[str, tuple[str, str]] = {
             "import os\nimport torch\n{ALL}\n"
             "if os.environ.get('TRITON_INTERPRET') and out.dtype == torch.float32:\n    out.numpy()[:] = 0",
         ),
-        "`out` was written outside the kernels",
+        "touched tensor data outside a kernel",
+    ),
+    "computes in numpy on scratch memory when interpreted": (
+        around("import os\nimport torch\n{ALL}\nif os.environ.get('TRITON_INTERPRET'):\n"
+               "    torch.empty(q.shape).numpy()[...] = 1.0"),
+        "touched tensor data outside a kernel",
+    ),
+    "reads results in the function of a grid when interpreted": (
+        other_kernel(_GRID, "kda_decode[lambda _: (V // BV, heads, requests, *shown(out))[:3]]")
+        + "\n\ndef shown(x):\n    import os\n"
+        "    return [1] if 'TRITON_INTERPRET' not in os.environ else [x.numpy().sum()]\n",
+        "touched tensor data outside a kernel",
     ),
     "computes in torch when interpreted": (
-        around("import os\n{ALL}\nif os.environ.get('TRITON_INTERPRET'):\n    out.add_(1)"), "written outside the kernels"),
+        around("import os\n{ALL}\nif os.environ.get('TRITON_INTERPRET'):\n    out.add_(1)"),
+        "work outside the kernels: aten.add_",
+    ),
     "changes an input": (
         other_kernel("    tl.store(tile, memory)", "    tl.store(tile, memory)\n    tl.store(q + row * K + cols, cols * 0.0)"),
         "the input `q` was changed",
@@ -128,7 +151,6 @@ def with_argument(declared: str, value: str, condition: str) -> str:
 
 
 _HOIST = (KERNELS / "kda_decode" / "hoist_gate.py").read_text()
-_GRID = "kda_decode[(V // BV, heads, requests)]"
 
 # name -> source: right at the small checks, and with less or other work at production shapes.
 OTHER_AT_PRODUCTION: dict[str, str] = {

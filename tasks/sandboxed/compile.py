@@ -17,6 +17,7 @@ import worker
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.runtime import driver
+from vault import Vault
 
 THREADS_PER_WARP = 32
 MAX_SHARED_BYTES = 232448
@@ -74,9 +75,10 @@ class RecordingDriver(DriverBase):
         self.alive.append(tensor)
         return self.names.setdefault(storage.data_ptr(), f"scratch_{len(self.names)}"), storage.nbytes()
 
-    def argument(self, kind, value):
+    def argument(self, kernel, kind, value):
         if not kind.startswith("*"):
             return {"type": kind, "value": worker.plain(value)}, None
+        self.watch.own(kernel, value)
         name, size = self.buffer(value)
         offset = value.data_ptr() - value.untyped_storage().data_ptr()
         return {"type": kind, "buffer": name, "offset_bytes": offset}, (name, size)
@@ -86,7 +88,11 @@ class RecordingDriver(DriverBase):
 
         def launch(x, y, z, stream, function, packed, launch_metadata, enter, leave, *arguments):
             values = dict(zip(kernel.arg_names, arguments, strict=True))
-            passed = [self.argument(kind, values[n]) for n, kind in source.signature.items() if kind != "constexpr"]
+            passed = [
+                self.argument(kernel.fn.__name__, kind, values[n])
+                for n, kind in source.signature.items()
+                if kind != "constexpr"
+            ]
             self.launches.append({
                 "scalars": worker.scalars({p.name: values[p.name] for p in kernel.params if not p.is_constexpr}),
                 "specialised": specialised(source, values),
@@ -135,12 +141,18 @@ class RecordingDriver(DriverBase):
 
 def record(request, recorder):
     entry = worker.load_entry(request["entry"])
-    workloads = {}
+    workloads, vault = {}, Vault()
     for call in request["calls"]:
-        tensors = {x["name"]: worker.make_tensor(x["shape"], x["dtype"]) for x in call["arguments"] if "shape" in x}
+        vault.given, vault.allocated = [], []
+        tensors = {
+            x["name"]: vault.empty(x["shape"], getattr(torch, x["dtype"]), keep=vault.given)
+            for x in call["arguments"]
+            if "shape" in x
+        }
         arguments = [x["value"] if "value" in x else tensors[x["name"]] for x in call["arguments"]]
         recorder.start(tensors)
-        with worker.WorkOutside() as watch:
+        recorder.watch = worker.WorkOutside(vault)
+        with vault.closing(), recorder.watch as watch:
             entry(*arguments, **request["launch"])
         watch.complain()
         if not recorder.launches:

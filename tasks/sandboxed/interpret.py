@@ -20,6 +20,7 @@ import torch
 import worker
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
+from vault import Vault
 
 
 class Launches:
@@ -41,13 +42,18 @@ class Launches:
         def note_run(kernel, *args, grid, warmup, **kwargs):
             paused, self.watch.paused = self.watch.paused, True
             try:
-                self.unchanged_outside()
+                if kernel.pre_run_hooks:
+                    raise worker.CandidateFault(f"`{kernel.__name__}` has hooks that run before it")
                 source = worker.source_digest(kernel)
                 constexprs, others = parameters(kernel.fn, args, kwargs)
                 self.seen.append({"kernel": kernel.__name__, "source": source, "grid": [1, 1, 1],
                                   "constexprs": constexprs, "scalars": worker.scalars(others)})  # fmt: skip
-                result = run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
-                self.snapshot()
+                for value in filter(lambda x: hasattr(x, "untyped_storage"), others.values()):
+                    self.watch.own(kernel.__name__, value)
+                with self.watch.vault.closing(False):
+                    self.unchanged_outside()
+                    result = run(kernel, *args, grid=self.out_of_reach(grid), warmup=warmup, **kwargs)
+                    self.snapshot()
             finally:
                 self.watch.paused = paused
             return result
@@ -68,6 +74,17 @@ class Launches:
             raise NotImplementedError(f"{name} is not supported in the interpreter")
 
         return lack
+
+    def out_of_reach(self, grid):
+        """A grid that is a function is the candidate's Python, too."""
+        if not callable(grid):
+            return grid
+
+        def compute(meta):
+            with self.watch.vault.closing():
+                return grid(meta)
+
+        return compute
 
     def watch_results(self, results):
         self.written = results
@@ -103,7 +120,7 @@ def run_step(entry, request, check, tensors, launches, watch):
     launches.seen = []
     launches.watch_results(results)
     arguments = [x["value"] if "value" in x else tensors[x["name"]] for x in check["arguments"]]
-    with watch:
+    with watch.vault.closing(), watch:
         entry(*arguments, **request["launch"])
     launches.unchanged_outside()
     launches.snapshots = {}
@@ -141,8 +158,9 @@ def run_check(entry, request, check, stored, launches, watch):
     outputs = {name: [] for name, x in specs.items() if x["role"] == "out"}
     usual, shown = None, []
     for step in range(check["steps"]):
-        tensors = step_tensors(given, specs, step) | kept
+        tensors = watch.vault.give(step_tensors(given, specs, step) | kept)
         run_step(entry, request, check, tensors, launches, watch)
+        kept = {name: tensors[name] for name in kept}
         usual = launches.seen if usual is None else usual
         if not shown or launches.seen != usual:
             shown = launches.seen
@@ -160,7 +178,7 @@ def main():
     if broken is not None:
         worker.write_result(request, self_test=broken, fault=None, workloads={})
         return
-    watch = worker.WorkOutside()
+    watch = worker.WorkOutside(Vault())
     launches = Launches(watch)
     launches.install()
     arrays, workloads = {}, {}

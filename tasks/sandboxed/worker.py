@@ -13,15 +13,14 @@ import math
 import traceback
 from pathlib import Path
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 STAGE = Path("/stage")
 CANDIDATE = STAGE / "candidate.py"
-ALLOCATIONS_AND_VIEWS = {
-    "empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "view", "_unsafe_view", "alias", "t",
-    "_reshape_alias", "as_strided", "detach", "expand", "permute", "transpose", "squeeze", "unsqueeze", "slice",
-    "select", "unbind", "split", "split_with_sizes", "diagonal", "unfold", "view_as",
+ALLOCATIONS = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
+VIEWS = {
+    "view", "_unsafe_view", "alias", "t", "_reshape_alias", "as_strided", "detach", "expand", "permute", "transpose",
+    "squeeze", "unsqueeze", "slice", "select", "unbind", "split", "split_with_sizes", "diagonal", "unfold", "view_as",
 }  # fmt: skip
 
 
@@ -30,18 +29,27 @@ class CandidateFault(Exception):
 
 
 class WorkOutside(TorchDispatchMode):
-    """Notes every torch operation that computes: neither static counts nor a kernel check would see its work."""
+    """Refuses every torch operation that computes: neither static counts nor a kernel check would see its work."""
 
-    def __init__(self):
+    def __init__(self, vault):
         super().__init__()
+        self.vault = vault
         self.seen = []
         self.paused = False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
-        if not self.paused and name not in ALLOCATIONS_AND_VIEWS and name not in self.seen:
+        if self.paused or name in VIEWS:
+            return func(*args, **(kwargs or {}))
+        if name not in ALLOCATIONS:
             self.seen.append(name)
-        return func(*args, **(kwargs or {}))
+            self.complain()
+        plain = func(*args, **(kwargs or {}))
+        return self.vault.empty(plain.shape, plain.dtype, plain.stride()) if plain.device.type == "cpu" else plain
+
+    def own(self, name, tensor):
+        if not self.vault.holds(tensor):
+            raise CandidateFault(f"`{name}` takes memory that is neither an argument of `run` nor from torch.empty")
 
     def complain(self):
         if self.seen:
@@ -112,7 +120,3 @@ def source_digest(kernel):
             elif hasattr(value, "value") or isinstance(value, bool | int | float | str):
                 parts.append(f"{name}={plain(value)}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def make_tensor(shape, dtype):
-    return torch.empty(shape, dtype=getattr(torch, dtype))
