@@ -1,9 +1,12 @@
 """The interpreter is believed only after it has shown that it rounds like a GPU."""
 
+import io
 import json
+import re
 import shutil
 from pathlib import Path
 
+import numpy
 import pytest
 from kernel_sources import INCUMBENT
 
@@ -11,9 +14,10 @@ from serving.errors import Broken
 from tasks import bubblewrap as module
 from tasks.bubblewrap import SCRIPTS
 from tasks.ending import Limits
-from tasks.interpreted import interpret, make_expected
+from tasks.interpreted import _results, interpret, make_expected
 from tasks.problem import Problem
 from tasks.sandbox import run_sandboxed
+from tasks.staging import UntrustedResult
 
 SELF_TEST = """
 import json, os, sys
@@ -50,6 +54,36 @@ def test_an_interpreter_that_rounds_wrongly_is_our_fault(scripts: Path, tiny: Pr
     worker.write_text(worker.read_text().replace("    rounding.install()\n", ""))
     with pytest.raises(Broken, match="the Triton interpreter cannot be trusted"):
         interpret(tiny, tiny.incumbent, make_expected(tiny, 1).inputs)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"nonce": numpy.array("n")}, "does not hold the results"),
+        ({"x": 1, "out": numpy.zeros(2, "float32")}, "does not carry the nonce"),
+        ({"out": numpy.zeros(1 << 20, "float32")}, "`default_fp32/out` in outputs.npz does not have the size"),
+        ({"out": numpy.zeros((2, 1, 2, 128), "int32")}, "does not have the shape or dtype"),
+    ],
+)
+def test_arrays_that_were_not_asked_for_are_refused_before_they_are_unpacked(
+    tiny: Problem, arrays: dict[str, object], words: str
+) -> None:
+    named = {"nonce": numpy.array("n" if "x" not in arrays else "m")}
+    named |= {f"default_fp32/{name}": numpy.asarray(x) for name, x in arrays.items() if name not in ("nonce", "x")}
+    if "out" in arrays:
+        named["default_fp32/state"] = numpy.zeros((3, 2, 128, 128), "float32")
+    file = io.BytesIO()
+    numpy.savez(file, **named)  # type: ignore[arg-type]
+    with pytest.raises(UntrustedResult, match=re.escape(words)):
+        _results(tiny, file.getvalue(), "n")
+
+
+def test_a_bomb_of_compressed_zeros_is_refused(tiny: Problem) -> None:
+    named = {"nonce": numpy.array("n"), "default_fp32/out": numpy.zeros(1), "default_fp32/state": numpy.zeros(1)}
+    file = io.BytesIO()
+    numpy.savez_compressed(file, **named)  # type: ignore[arg-type]
+    with pytest.raises(UntrustedResult, match="does not have the size"):
+        _results(tiny, file.getvalue(), "n")
 
 
 def test_the_exact_results_never_reach_the_candidates_folder(scripts: Path, tiny: Problem, tmp_path: Path) -> None:
