@@ -52,12 +52,23 @@ def shared_memory_files() -> frozenset[Path]:
 
 
 def shared_memory_of(process: psutil.Process) -> set[Path]:
-    """Files under /dev/shm that the process has mapped or open."""
-    folder, paths = Path(f"/proc/{process.pid}"), set[str]()
+    """Files under /dev/shm that the process has mapped or open.
+
+    By inode: the C library gives a semaphore its name only after mapping it under another one.
+    """
+    folder, held = Path(f"/proc/{process.pid}"), set[int]()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         maps = (folder / "maps").read_text(encoding="utf-8", errors="surrogateescape")
-        paths |= {line.split(maxsplit=5)[5] for line in maps.splitlines() if f" {SHARED_MEMORY}/" in line}
+        held |= {int(line.split(maxsplit=5)[4]) for line in maps.splitlines() if f" {SHARED_MEMORY}/" in line}
         for descriptor in (folder / "fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                paths.add(os.readlink(descriptor))
-    return {Path(path) for path in paths if path.startswith(f"{SHARED_MEMORY}/") and not path.endswith("(deleted)")}
+                if os.readlink(descriptor).startswith(f"{SHARED_MEMORY}/"):
+                    held.add(descriptor.stat().st_ino)
+    return {file for file in shared_memory_files() if held and _inode(file) in held}
+
+
+def _inode(file: Path) -> int | None:
+    try:
+        return file.stat().st_ino
+    except FileNotFoundError:
+        return None

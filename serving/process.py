@@ -148,7 +148,8 @@ def stop(engines: Sequence[EngineProcess]) -> None:
             f"engines did not end: processes {[process.pid for process in left]}, ports still taken {taken}",
             "end these processes by pid before the next run",
         )
-    log.info("stopped: %s", ", ".join(engine.name for engine in engines))
+    if engines:
+        log.info("stopped: %s", ", ".join(engine.name for engine in engines))
 
 
 def _left(engines: Sequence[EngineProcess]) -> list[psutil.Process]:

@@ -239,3 +239,21 @@ def test_a_file_in_shared_memory_that_was_there_before_stays(port: int, tmp_path
     wait_for("up", engine.log_file)
     stop([engine])
     assert shared_file.exists()
+
+
+def test_a_semaphore_that_a_server_leaves_is_removed(port: int, tmp_path: Path) -> None:
+    code = """
+import multiprocessing, os, signal, time
+kept = multiprocessing.get_context("spawn").Lock()
+print("up", kept._semlock.name, flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+    engine = start("server", [sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, port, tmp_path)
+    name = wait_for("\n", engine.log_file).split()[1].removeprefix("/")
+    file = Path("/dev/shm") / f"sem.{name}"
+    assert file.exists()
+    engine.observe()
+    assert file in engine.shared
+    engine.kill()
+    stop([engine])
+    assert not file.exists()
