@@ -42,10 +42,12 @@ DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
     "reads a forbidden path": (around("{ALL}\nopen('/etc/passwd').read()"), "No such file or directory: '/etc/passwd'"),
     "writes outside its folder": (around("{ALL}\nopen('/usr/lib/x', 'w')"), "Read-only file system"),
     "writes in numpy": (around("{ALL}\nstate.numpy()[...] = 0"), "touched tensor data outside a kernel"),
-    "passes memory of numpy to a kernel": (
+    "makes a tensor from numpy": (
+        around("import numpy, torch\n{ALL}\ntorch.from_numpy(numpy.ones(v.shape))"), "aten.lift_fresh"),
+    "passes memory from before the call to a kernel": (
         around(
-            "import numpy, torch\n{ALL}\nother = torch.from_numpy(numpy.ones(v.shape, 'float32'))\n"
-            "launch_all(q, k, other, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound)"
+            "launch_all(q, k, EARLY, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound)",
+            "import torch\nEARLY = torch.empty(256, 64, 128)\n",
         ),
         "takes memory that is neither an argument of `run` nor from torch.empty",
     ),
@@ -53,7 +55,7 @@ DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
         around("{ALL}\nimport socket\nsocket.create_connection(('192.0.2.1', 80), 2)"),
         "Network is unreachable",
     ),
-    "asks for a device": (around("{ALL}\nq.to('cuda')"), "work outside the kernels: aten._to_copy"),
+    "asks for a device": (around("{ALL}\nq.to('cuda')"), "Torch not compiled with CUDA"),
     "ends with a status": (around("import os\nos._exit(3)"), "ended with status 3"),
     "ends as if all were well": (around("import os\nos._exit(0)"), "without leaving `result.json`"),
     "dies of a segmentation fault": (around("import ctypes\nctypes.string_at(0)"), "SIGSEGV"),
