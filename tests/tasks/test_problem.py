@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from serving.errors import BadInput
+from tasks.check import check
 from tasks.problem import KERNELS, known_problems, load_problem
+from tasks.records import Rung
 
 
 @pytest.fixture
@@ -105,3 +107,8 @@ def test_a_criterion_is_cited_by_file_digest_key_and_value() -> None:
     for unknown in ("static.max_register", "static", "nothing.at.all"):
         with pytest.raises(KeyError):
             criteria.cite(unknown)
+
+
+def test_a_file_that_is_no_kernel_source_cannot_be_checked() -> None:
+    with pytest.raises(BadInput, match="is not a kernel source"):
+        check(Rung.NUMERICS, KERNELS / "kda_decode" / "criteria.yaml")

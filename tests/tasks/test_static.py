@@ -8,9 +8,11 @@ from kernel_sources import candidate, catalogue, other_kernel
 
 from serving.home import home
 from tasks.build import build_kernel
+from tasks.compiled import compile_arm
 from tasks.problem import Problem
 from tasks.records import Arm, Block, Evidence, KernelCandidate, digest
 from tasks.static import measure_static
+from tasks.toolchain import environment
 
 pytestmark = pytest.mark.usefixtures("shared_builds")
 BOTH = (Arm.INCUMBENT, Arm.CANDIDATE)
@@ -105,3 +107,8 @@ def test_blackwell_code_is_built_and_read_too(tiny: Problem) -> None:
     evidence = measure_static(tiny, catalogue("reciprocal"), build)
     assert evidence.environment.facts["arch"] == "sm_100"
     assert value(evidence, Arm.CANDIDATE, "warp_instructions") < value(evidence, Arm.INCUMBENT, "warp_instructions")
+
+
+def test_each_block_of_a_cluster_counts_as_work(tiny: Problem) -> None:
+    (launch,) = compile_arm(tiny, tiny.incumbent, environment(90)).workloads["tp8_b8"]
+    assert launch.model_copy(update={"num_ctas": 2}).warps == 2 * launch.warps
