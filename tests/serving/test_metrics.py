@@ -44,7 +44,8 @@ AFTER = parse(exposition(14, 1.2, 2.8, 5.6, 12.0))
 
 
 def records(count: int, **other: object) -> tuple[RequestRecord, ...]:
-    one = RequestRecord(id="x", class_name="chat", sent_s=0, send_lag_ms=0, prompt_tokens=10, output_tokens=3)
+    times = {"ttft_ms": 1.0, "e2e_ms": 2.0}
+    one = RequestRecord(id="x", class_name="chat", sent_s=0, send_lag_ms=0, prompt_tokens=10, output_tokens=3, **times)
     return tuple(one.model_copy(update=other) for _ in range(count))
 
 
