@@ -4,7 +4,6 @@ import json
 from collections import Counter
 
 import numpy as np
-import pytest
 from service_evidence import CRITERIA, SCENARIO
 
 from serving.home import REPOSITORY
@@ -37,9 +36,6 @@ def pairs_of(series: dict[str, list[float]], rng: np.random.Generator) -> list[B
     return found
 
 
-@pytest.mark.skipif(
-    not RECORDED.exists(), reason="run benchmarks/aa_service.py --record benchmarks/data/aa_service_cpu.json"
-)
 def test_decisions_about_nothing_say_neither_better_nor_worse() -> None:
     series, rng, said = recorded(), np.random.default_rng(3), Counter[str]()
     for _ in range(DECISIONS):
