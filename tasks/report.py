@@ -88,7 +88,7 @@ def summary(experiment: Experiment) -> str:
     if verdict and verdict.intervals:
         lines += ["", *(f"- {interval_text(interval)}" for interval in verdict.intervals)]
     if verdict and verdict.not_run:
-        lines += ["", *(f"- {what}: not run ({why})" for what, why in verdict.not_run.items())]
+        lines += ["", *(f"- {what}: not run ({why})" for what, why in _grouped(verdict.not_run).items())]
     return "\n".join(lines)
 
 
