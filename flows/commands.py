@@ -62,13 +62,22 @@ def run_hypothesis(
 def _run_flow(experiment: Experiment, ledger_url: str) -> Experiment:
     """Run the flow on the embedded server (or the one that PREFECT_API_URL names). Raises `Broken`."""
     local.show_progress()
-    click.echo("starting the embedded Prefect server (10-30 s)", err=True)
+    if not os.environ.get("PREFECT_API_URL"):
+        click.echo("starting the embedded Prefect server (10-30 s)", err=True)
     local.start_prefect()
     from flows.experiment import run_experiment
 
     try:
         ended: Experiment = run_experiment(experiment, ledger_url)
     except (RuntimeError, OSError, httpx.HTTPError) as error:  # the API is unreachable, or was lost on the way
+        stored = [
+            e for e in attempts(Ledger(ledger_url).read(experiment.hypothesis_id)) if e.attempt == experiment.attempt
+        ]
+        if stored and stored[-1].verdict:  # the run had ended: only the report to Prefect is lost
+            click.echo(
+                f"warning: Prefect was lost at the end ({type(error).__name__}); the verdict is in the ledger", err=True
+            )
+            return stored[-1]
         first = str(error).splitlines()[0] if str(error) else repr(error)
         raise Broken(
             f"Prefect failed: {first}", f"is the server at `{os.environ.get('PREFECT_API_URL')}` up?"
@@ -137,8 +146,11 @@ def judge_again(prefix: str, criteria: Path | None, json_file: Path | None, ledg
 def show_experiment(prefix: str, json_file: Path | None, ledger_url: str | None) -> None:
     """Print the latest attempt. Raises `BadInput` for an unknown or ambiguous id."""
     _check_writable(json_file)
-    experiment = latest(Ledger(ledger_url or default_url()), prefix)
+    book = Ledger(ledger_url or default_url())
+    experiment = latest(book, prefix)
     click.echo(verdict_text(experiment))
+    for other in attempts(book.read(experiment.hypothesis_id))[:-1]:
+        click.echo(f"  earlier attempt: {other.attempt} {other.verdict.outcome if other.verdict else 'no verdict'}")
     click.echo(plan_text(experiment.plan))
     for evidence in experiment.evidence:
         click.echo(

@@ -1,6 +1,7 @@
 """Name what this machine lacks before anything is installed. Runs on the system's Python, so: standard library only."""
 
 import ctypes.util
+import importlib.util
 import shutil
 import sys
 
@@ -10,6 +11,8 @@ def missing() -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if sys.version_info < (3, 11):
         found.append((f"Python 3.11 or newer, found {sys.version.split()[0]}", "make PYTHON=python3.11 ..."))
+    if not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
+        found.append(("Python's venv module", "apt-get install python3-venv"))
     if not any(shutil.which(name) for name in ("c++", "g++", "clang++")):
         found.append(("a C++ compiler", "apt-get install g++"))
     if not shutil.which("git"):

@@ -49,7 +49,7 @@ def launches_and_parts(evidence: Evidence) -> list[Finding]:
     table, found = Table(evidence.blocks), []
     before, after = (table.value(arm, "launches", table.largest) for arm in (INC, CAN))
     if before != after:
-        cost = "launches a step; what a launch costs is not in instructions, and shows only where a GPU is"
+        cost = "a step has another number of launches; what one costs is not in instructions, and shows only where a GPU is"
         found.append(_finding(LocusKind.CODE_CHANGE, "launches of a step", "launches", "1", before, after, cost))
     ours, theirs = (table.parts(arm, WORK, table.largest) for arm in (INC, CAN))
     for kernel, count in theirs.items() if len(theirs) > 1 and any(theirs.values()) else ():

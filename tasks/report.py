@@ -1,6 +1,6 @@
 """An experiment in words: for the terminal, and as the markdown and the table that the Prefect UI shows."""
 
-from tasks.records import Experiment, Finding, Interval, Plan
+from tasks.records import Experiment, Finding, Interval, Plan, Rung
 
 Row = dict[str, str]
 LARGE = 100.0  # from this ratio on, percent is harder to read than a factor
@@ -35,7 +35,7 @@ def interval_text(interval: Interval) -> str:
 def plan_text(plan: Plan) -> str:
     """The rungs that a plan visits and those it leaves out, each with its reason."""
     lines = [f"plan for hypothesis {plan.hypothesis_id[:12]}"]
-    lines += [f"  {i}. {s.rung:<10} {s.purpose:<6} on {s.pool:<14} {s.why}" for i, s in enumerate(plan.steps, 1)]
+    lines += [f"  {i}. {s.rung:<10} {s.purpose:<6} pool {s.pool:<14} {s.why}" for i, s in enumerate(plan.steps, 1)]
     if plan.confirms:
         lines.append(f"  a win is shown again on fresh requests: {plan.tried} hypotheses were timed at this target")
     lines += [f"  -  {rung:<10} left out: {why}" for rung, why in plan.left_out.items()]
@@ -55,6 +55,7 @@ def verdict_text(experiment: Experiment) -> str:
     if verdict.decided_by:
         rule = verdict.decided_by
         lines.append(f"  criterion: {rule.key} = {rule.value} in {rule.file} (digest {rule.digest[:12]})")
+    lines += [f"  measured on: {where}" for where in measured_on(experiment)]
     lines += [f"  interval: {interval_text(interval)}" for interval in verdict.intervals]
     for finding in verdict.findings:
         lines.append(
@@ -107,6 +108,18 @@ def findings_table(experiment: Experiment) -> list[Row]:
         }
         for finding in (experiment.verdict.findings if experiment.verdict else ())
     ]
+
+
+def measured_on(experiment: Experiment) -> list[str]:
+    """The machine behind every timing, so that nobody takes a CPU's for a GPU's."""
+    found = []
+    for evidence in experiment.evidence:
+        facts = evidence.environment.facts
+        if evidence.rung is Rung.SERVICE and evidence.blocks:
+            device = facts.get("device", "unknown device")
+            note = "; says nothing about a GPU" if device == "cpu" else ""
+            found.append(f"{device}: {facts.get('cpu', 'unknown')}, {facts.get('cores', '?')} cores{note}")
+    return list(dict.fromkeys(found))
 
 
 def _grouped(not_run: dict[str, str]) -> dict[str, str]:

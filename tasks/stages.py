@@ -60,7 +60,7 @@ def open_experiment(experiment: Experiment, ledger_url: str) -> Experiment:
 def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
     """Run one of `build`, `microbench`, `validate`, `deploy`; a fault of ours ends the experiment as BROKEN.
 
-    Raises `Broken` only when the ledger itself fails, and passes KeyboardInterrupt on after recording it.
+    Raises `Broken` only when the ledger itself fails, and passes an interrupt on after recording it.
     """
     ledger = Ledger(ledger_url)
 
@@ -83,13 +83,13 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
                 return experiment.with_record(verdict)
     except (Broken, BadInput) as fault:
         verdict = broken(experiment, f"{fault.message} (hint: {fault.hint})", time.monotonic() - since)
-    except KeyboardInterrupt:
-        store(broken(experiment, f"interrupted during {name}", time.monotonic() - since))
-        raise
     except Exception as error:  # noqa: BLE001  a fault of ours must be recorded as BROKEN, never lost or judged
         log.error("unexpected fault in stage %s:\n%s", name, traceback.format_exc())
         reason = f"unexpected fault in {name}: {type(error).__name__}: {error}"
         verdict = broken(experiment, reason, time.monotonic() - since)
+    except BaseException:  # Ctrl-C, and Prefect's own exception for SIGTERM
+        store(broken(experiment, f"interrupted during {name}", time.monotonic() - since))
+        raise
     else:
         return experiment
     store(verdict)

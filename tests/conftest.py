@@ -1,5 +1,6 @@
 """What all tests share: examples of records, and a home folder that no test shares with another."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # strategies.py and examples.py, by name
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background inherits SIGINT ignored
 settings.register_profile("no-clock", deadline=None)  # a busy machine must not fail a test
 settings.load_profile("no-clock")
 

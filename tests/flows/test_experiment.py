@@ -1,11 +1,13 @@
 """The flow: stages in order, early returns, artifacts, and no fault of ours as a verdict on a hypothesis."""
 
+import signal
 from pathlib import Path
 
 import pytest
 from examples import block, build, evidence, experiment, kernel_hypothesis
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.exceptions import TerminationSignal
 
 from flows.experiment import run_experiment
 from serving.errors import Broken
@@ -94,15 +96,18 @@ def test_an_unexpected_error_is_broken_too(tmp_path: Path, visited: list[str], m
     assert "ZeroDivisionError" in ended.verdict.reason
 
 
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, TerminationSignal])
 def test_an_interrupt_is_recorded_and_passed_on(
-    tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch
+    interrupt: type[BaseException], tmp_path: Path, visited: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Prefect raises an exception of its own for SIGTERM, which is none of `Exception`."""
+
     def interrupted(view: Experiment, book: Ledger) -> Evidence:
-        raise KeyboardInterrupt
+        raise interrupt(signal.SIGTERM)
 
     monkeypatch.setitem(stages.MEASURES, Rung.NUMERICS, interrupted)
     view = asked(Question.SAME_RESULTS)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(interrupt):
         stages.run_stage("microbench", view.with_record(build(view.hypothesis)), f"file://{tmp_path}/ledger")
     (entry,) = Ledger(f"file://{tmp_path}/ledger").read().entries
     assert entry.record["outcome"] == "BROKEN"
