@@ -56,7 +56,8 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
         found += _blocks(values, arm, scenario.name, order, started_s, part)
     value = whole[scenario.primary].value
     shown = "unknown" if value is None else f"{value:.1f}"
-    log.info("%sblock %d, %s: %s %s, %.1f s", run.prefix, order, arm, scenario.primary, shown, batch.wall_s)
+    which = f"noise block {order}" if run.prefix else f"block {order}, {arm}"
+    log.info("%s: %s %s, %.1f s", which, scenario.primary, shown, batch.wall_s)
     return found
 
 
