@@ -82,13 +82,14 @@ def ledger_list(criteria: Path | None, ledger_url: str | None) -> None:
 
 @ledger.command("show")
 @click.argument("id_", metavar="ID")
+@click.option("--brief", "in_brief", is_flag=True, help="The bounded text that a model reads.")
 @JSON
 @LEDGER
-def ledger_show(id_: str, json_file: Path | None, ledger_url: str | None) -> None:
+def ledger_show(id_: str, in_brief: bool, json_file: Path | None, ledger_url: str | None) -> None:
     """The latest attempt at the hypothesis with this ID (a prefix is enough)."""
     from flows.commands import show_experiment
 
-    show_experiment(id_, json_file, ledger_url)
+    show_experiment(id_, in_brief, json_file, ledger_url)
 
 
 @ledger.command("stats")

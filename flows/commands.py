@@ -13,6 +13,7 @@ import httpx
 
 from flows import local
 from serving.errors import BadInput, Broken
+from tasks.brief import brief
 from tasks.check import check
 from tasks.history import attempts, latest, tried
 from tasks.hypothesis_file import load_hypothesis
@@ -143,11 +144,15 @@ def judge_again(prefix: str, criteria: Path | None, json_file: Path | None, ledg
     return verdict.outcome.value
 
 
-def show_experiment(prefix: str, json_file: Path | None, ledger_url: str | None) -> None:
+def show_experiment(prefix: str, in_brief: bool, json_file: Path | None, ledger_url: str | None) -> None:
     """Print the latest attempt. Raises `BadInput` for an unknown or ambiguous id."""
     _check_writable(json_file)
     book = Ledger(ledger_url or default_url())
     experiment = latest(book, prefix)
+    if in_brief:
+        click.echo(brief(experiment))
+        _write(json_file, experiment)
+        return
     click.echo(verdict_text(experiment))
     for other in attempts(book.read(experiment.hypothesis_id))[:-1]:
         click.echo(f"  earlier attempt: {other.attempt} {other.verdict.outcome if other.verdict else 'no verdict'}")

@@ -197,6 +197,3 @@ class Plan(Record):
         if len({step.rung for step in self.steps}) != len(self.steps):
             raise ValueError("a rung stands twice in the plan")
         return self
-
-    def has(self, *rungs: Rung) -> bool:
-        return any(step.rung in rungs for step in self.steps)

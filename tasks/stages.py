@@ -24,7 +24,7 @@ from tasks.judge_service import is_decided
 from tasks.ledger import Ledger
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
-from tasks.plan import STAGE_RUNGS
+from tasks.plan import stage_steps
 from tasks.problem import Problem, load_problem
 from tasks.records import (
     Build,
@@ -100,7 +100,7 @@ def work_of(stage: str, experiment: Experiment) -> tuple[Work, ...]:
     """What a stage has to do for this plan, in order; nothing for a stage that the plan does not name."""
     if stage == "build":
         return (build,)
-    steps = [step for step in experiment.plan.steps if step.rung in STAGE_RUNGS[stage]]
+    steps = stage_steps(experiment.plan, stage)
     again = [MEASURES[s.rung] for s in steps if s.purpose == "answer" and experiment.plan.confirms]
     return (*(MEASURES[step.rung] for step in steps), *again)
 

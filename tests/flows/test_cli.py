@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from examples import experiment
 
 from flows import cli
 from serving.errors import BadInput, Broken
 from serving.home import REPOSITORY
+from tasks.decide import broken
+from tasks.ledger import Ledger
 
 PROBLEM = REPOSITORY / "kernels" / "kda_decode"
 HOIST = (
@@ -203,6 +206,21 @@ def test_a_json_file_behind_a_link_is_written_through_the_link(
     assert run(capsys, monkeypatch, *arguments)[0] == 0
     assert (tmp_path / "link.json").is_symlink()
     assert "numerics" in (tmp_path / "real.json").read_text()
+
+
+def test_an_experiment_is_shown_whole_and_in_brief(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, view = f"file://{tmp_path}/l", experiment()
+    for record in (view.hypothesis, view.plan, broken(view, "the port was taken")):
+        Ledger(url).append(view.hypothesis_id, view.attempt, record)
+    whole = run(capsys, monkeypatch, "ledger", "show", view.hypothesis_id[:8], "--ledger", url)
+    short = run(capsys, monkeypatch, "ledger", "show", view.hypothesis_id[:8], "--brief", "--ledger", url)
+    assert (whole[0], short[0]) == (0, 0)
+    assert "the port was taken" in whole[1]
+    assert short[1].startswith("hypothesis: hoist the gate")
+    assert "outcome: BROKEN: the port was taken" in short[1]
+    assert "left out: nothing" in short[1]
 
 
 def test_doctor_lists_every_rung_and_ends_well(
