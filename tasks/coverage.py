@@ -1,29 +1,22 @@
 """Do the checked shapes speak for the production shapes? Work is counted at those, and results are checked at smaller ones.
 
-A production shape is covered by a check of the same dtype and of the same size in every axis but the batch, if both
-launch the same sequence of kernels in the same variants, and the number of programs of each is proportional to the batch.
+A production shape is covered by a check of the same dtypes and scalars and of the same size in every axis but the batch,
+if both launch the same kernels in the same variants and order, and the programs of each are proportional to the batch.
 """
 
 from tasks.compiled import Compiled, Launch
-from tasks.problem import Problem, Timing
+from tasks.definition import Timing
+from tasks.problem import Problem
 from tasks.records import Scalar
 
 
 def uncovered(problem: Problem, compiled: Compiled) -> str | None:
     """A production shape that no check covers, and in what the nearest check differs; None if there is none."""
     for timing in problem.workloads.timings:
-        near = [
-            check
-            for check in problem.workloads.checks
-            if check.activation == timing.activation and problem.fixed_axes_of(check) == problem.fixed_axes_of(timing)
-        ]
+        near = [check for check in problem.workloads.checks if problem.kind_of(check) == problem.kind_of(timing)]
         reasons = [_difference(problem, compiled, timing, check) for check in near]
         if None not in reasons:
-            why = (
-                reasons[0]
-                if reasons
-                else f"no check has its sizes {problem.fixed_axes_of(timing)} in {timing.activation}"
-            )
+            why = reasons[0] if reasons else f"no check is of its kind {problem.kind_of(timing)}"
             return f"results at {timing.name} are covered by no check: {why}"
     return None
 

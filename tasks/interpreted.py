@@ -10,15 +10,15 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serving.errors import Broken
 from tasks.compiled import LaunchSite
-from tasks.problem import Check, Problem
+from tasks.definition import Check
+from tasks.problem import Problem
 from tasks.records import KernelCandidate, Record, digest
 from tasks.staging import UntrustedResult, fault_of, staged
+from tasks.twins import Array, Run, results_of, runs_of
 
-Array = NDArray[Any]
 _SEED_BITS = 48
 _MAX_HEADER_BYTES = 1024
 
@@ -38,6 +38,7 @@ class Interpreted(Record):
     fault: str | None
     unsupported: str | None = None
     workloads: dict[str, tuple[LaunchSite, ...]]
+    skipped: tuple[str, ...] = ()
 
 
 class Expected:
@@ -69,10 +70,16 @@ class ArmResult:
 def make_expected(problem: Problem, seed: int) -> Expected:
     """Inputs and exact results of every check, computed in a process of their own. Raises Broken."""
     checks = [
-        {**x.model_dump(mode="json", exclude_none=True), "axes": problem.axes_of(x), "seed": _check_seed(seed, x)}
+        {
+            **x.model_dump(mode="json", exclude_none=True),
+            "axes": problem.axes_of(x),
+            "scalars": problem.scalars_of(x),
+            "results": [result.model_dump(mode="json") for result in problem.results_of(x)],
+            "seed": _check_seed(seed, x),
+        }
         for x in problem.workloads.checks
     ]
-    request = {"checks": checks, "scalars": {name: x.value for name, x in problem.definition.scalars.items()}}
+    request = {"checks": checks}
     hint = "check the problem's reference.py; no candidate has run yet"
     with staged({"reference.py": problem.reference}, request) as stage:
         ending = stage.run("reference.py", problem.criteria.values.limits)
@@ -92,10 +99,8 @@ def _check_seed(seed: int, check: Check) -> int:
 def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> ArmResult:
     """Run all checks in the interpreter. Raises Broken if the interpreter fails its own test."""
     limits = problem.criteria.values.limits
-    checks = [
-        {"workload": x.name, "steps": x.steps, "arguments": problem.arguments_of(x)} for x in problem.workloads.checks
-    ]
-    request = {"entry": "run", "launch": candidate.launch, "checks": checks}
+    runs = [_request(problem, x, run) for x in problem.workloads.checks for run in runs_of(x)]
+    request = {"entry": "run", "launch": candidate.launch, "checks": runs}
     with staged({"candidate.py": candidate.source, "inputs.npz": inputs}, request) as stage:
         ending = stage.run("interpret.py", limits)
         fault = fault_of(ending, None, limits)
@@ -110,11 +115,24 @@ def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> Ar
                 if fault is None and result.unsupported is not None:
                     return ArmResult(None, {}, {}, result.unsupported)
             if fault is None:
-                arrays = _results(problem, stage.read("outputs.npz"), stage.nonce)
+                arrays = _results(problem, stage.read("outputs.npz"), stage.nonce, result.skipped)
                 return ArmResult(None, arrays, result.workloads)
         except UntrustedResult as error:
             fault = str(error)
     return ArmResult(fault, {}, {})
+
+
+def _request(problem: Problem, check: Check, run: Run) -> dict[str, Any]:
+    """A run for the worker. Shapes are those that the entries of its axis leave."""
+    sizes = {run.axis: len(run.entries)} if run.axis else {}
+    return {
+        "workload": run.name,
+        "of": run.of,
+        "steps": check.steps,
+        "take": {run.axis: run.entries} if run.axis else {},
+        "options": run.options,
+        "arguments": problem.arguments_of(check.model_copy(update={"axes": {**check.axes, **sizes}})),
+    }
 
 
 def _arrays(content: bytes) -> dict[str, Array]:
@@ -126,13 +144,17 @@ def _arrays(content: bytes) -> dict[str, Array]:
         raise UntrustedResult(f"the arrays cannot be read: {error}") from None
 
 
-def _results(problem: Problem, content: bytes, nonce: str) -> dict[str, Array]:
-    """outputs.npz of a candidate's process. Nothing is unpacked before its size is known to be the one asked for."""
+def _results(problem: Problem, content: bytes, nonce: str, skipped: tuple[str, ...] = ()) -> dict[str, Array]:
+    """outputs.npz of a candidate's process. Nothing is unpacked before its size is known to be the one asked for.
+
+    Only runs with launch options of their own may be skipped: not every source has them.
+    """
     wanted: dict[str, tuple[int, ...]] = {
-        f"{check.name}/{x['name']}": ((check.steps, *x["shape"]) if x["role"] == "out" else tuple(x["shape"]))
+        f"{run.name}/{x.name}": x.shape if x.in_place else (check.steps, *x.shape)
         for check in problem.workloads.checks
-        for x in problem.arguments_of(check)
-        if x.get("role") in ("out", "in_place")
+        for run in runs_of(check)
+        for x in results_of(problem, check, run)
+        if not (run.options and run.name in skipped)
     }
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

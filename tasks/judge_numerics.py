@@ -5,9 +5,14 @@ import sys
 from tasks.judgement import Criteria, Judgement
 from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
 
-ERROR, IEEE, UNTOUCHED = "_rel_error", "_ieee_rel_error", "changed_untouched_slots"
+ERROR, IEEE = "_rel_error", "_ieee_rel_error"
 FIXED, RATIO = "numerics.fp32_max_rel_error", "numerics.max_ratio_to_ieee_fp32"
-ROUNDED, SLOTS = "numerics.bf16_max_rel_error", "numerics.max_changed_untouched_slots"
+ROUNDED, CODED = "numerics.bf16_max_rel_error", "numerics.coded_max_rel_error"
+COUNTED = {
+    "changed_untouched_slots": "numerics.max_changed_untouched_slots",
+    "differing_elements": "numerics.max_differing_elements",
+}
+MISMATCHES, INTEGERS = "_mismatches", "numerics.max_integer_mismatches"
 
 
 class Miss(Record):
@@ -59,15 +64,27 @@ def misses(evidence: Evidence, arm: Arm, criteria: Criteria, ieee: dict[tuple[st
 
 def _limited(block: Block, criteria: Criteria, ieee: dict[tuple[str, str], float]) -> Miss | None:
     """A block with its limit; None for an observable that no criterion speaks about."""
-    if block.observable == UNTOUCHED:
-        return Miss(block=block, limit=criteria.limit(SLOTS), key=SLOTS)
-    if not block.observable.endswith(ERROR):
+    key = COUNTED.get(block.observable)
+    if key is None and block.observable.endswith((ERROR, MISMATCHES)):
+        key = limit_key(block.part or "")
+    if key is None:
         return None
-    if block.part == "bfloat16":
-        return Miss(block=block, limit=criteria.limit(ROUNDED), key=ROUNDED)
+    if key != FIXED:
+        return Miss(block=block, limit=criteria.limit(key), key=key)
     scaled = criteria.limit(RATIO) * ieee.get((block.workload, block.observable.removesuffix(ERROR)), 0.0)
     fixed = criteria.limit(FIXED)
     return Miss(block=block, limit=min(max(fixed, scaled), sys.float_info.max), key=FIXED if fixed >= scaled else RATIO)
+
+
+def limit_key(dtype: str) -> str:
+    """The criterion that limits the error of a result stored in `dtype`."""
+    if dtype in ("int8", "float8_e4m3fn", "float8_e5m2"):
+        return CODED
+    return {"bfloat16": ROUNDED, "int32": INTEGERS}.get(dtype, FIXED)
+
+
+def _place(block: Block) -> tuple[object, ...]:
+    return block.arm, block.workload, block.observable, block.part
 
 
 def _is_ieee(block: Block) -> bool:
@@ -84,20 +101,19 @@ def _worst_of(found: list[Miss], regime: str) -> Miss:
 
 def _closest(evidence: Evidence, criteria: Criteria, ieee: dict[tuple[str, str], float]) -> Miss | None:
     limited = [_limited(b, criteria, ieee) for b in evidence.blocks if b.arm is Arm.CANDIDATE and not _is_ieee(b)]
-    errors = [m for m in limited if m is not None and m.block.observable != UNTOUCHED]
+    errors = [m for m in limited if m is not None and m.block.observable.endswith(ERROR)]
     return max(errors, key=lambda miss: miss.factor, default=None)
 
 
 def _describe(miss: Miss) -> str:
     value = "not finite" if miss.block.value is None else f"{miss.block.value:.2g}"
-    return f"{miss.block.observable} {value} in regime `{miss.block.workload}` (limit {miss.limit:.2g})"
+    which = f" ({miss.block.part})" if miss.key in COUNTED.values() else ""
+    return f"{miss.block.observable}{which} {value} in regime `{miss.block.workload}` (limit {miss.limit:.2g})"
 
 
 def _finding(evidence: Evidence, miss: Miss) -> Finding:
-    same = (miss.block.workload, miss.block.observable)
-    before = next(
-        (b.value for b in evidence.blocks if b.arm is Arm.INCUMBENT and (b.workload, b.observable) == same), None
-    )
+    same = miss.block.model_copy(update={"arm": Arm.INCUMBENT})
+    before = next((b.value for b in evidence.blocks if _place(b) == _place(same)), None)
     after = miss.block.value
     wrong = after is None or after > miss.limit
     return Finding(

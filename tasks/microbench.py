@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from serving.errors import Broken
 from tasks.build import BOTH, built_arms
 from tasks.compiled import Compiled
+from tasks.judge_numerics import limit_key
 from tasks.numerics import seed_of
 from tasks.problem import Problem
 from tasks.records import Arm, Block, Build, Engagement, Environment, Evidence, KernelCandidate, Record, Rung, digest
@@ -104,6 +105,9 @@ def _replay(problem: Problem, compiled: dict[Arm, Compiled], seed: int) -> Repla
             {
                 **w.model_dump(mode="json"),
                 "axes": problem.axes_of(w),
+                "steps": w.cycle,
+                "scalars": problem.scalars_of(w),
+                "results": [result.model_dump(mode="json") for result in problem.results_of(w)],
                 "arguments": problem.arguments_of(w),
                 "orders": [rng.sample(list(compiled), len(compiled)) for _ in range(PAIRS)],
             }
@@ -177,10 +181,9 @@ def _fault(problem: Problem, replayed: Replayed) -> str | None:
         return replayed.fault
     for name, errors in replayed.errors.get(Arm.CANDIDATE, {}).items():
         (workload,) = [w for w in problem.workloads.timings if w.name == name]
-        for result, error in errors.items():
-            narrow = result == "out" and workload.activation == "bfloat16"
-            limit = problem.criteria.limit(f"numerics.{'bf16' if narrow else 'fp32'}_max_rel_error")
+        for result in problem.results_of(workload):
+            error, limit = errors[result.name], problem.criteria.limit(limit_key(result.dtype))
             if error is None or error > limit:
                 shown = "not finite" if error is None else f"{error:.2g}"
-                return f"wrong `{result}` at {name} on the GPU: relative error {shown}, limit {limit:.2g}"
+                return f"wrong `{result.name}` at {name} on the GPU: error {shown}, limit {limit:.2g}"
     return None

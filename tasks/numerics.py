@@ -16,9 +16,11 @@ from serving.errors import Broken
 from tasks.build import BOTH, built_arms
 from tasks.compiled import Compiled, LaunchSite
 from tasks.coverage import uncovered
-from tasks.interpreted import ArmResult, Array, Expected, interpret, make_expected
-from tasks.problem import Check, Problem, Timing
+from tasks.definition import Check, Timing
+from tasks.interpreted import ArmResult, Expected, interpret, make_expected
+from tasks.problem import Problem
 from tasks.records import Arm, Block, Build, Engagement, Evidence, KernelCandidate, Rung, digest
+from tasks.twins import Array, differing, twin_runs
 
 SEED_BITS = 48
 
@@ -71,7 +73,7 @@ def seed_of(candidate: KernelCandidate) -> int:
 
 
 def _blocks(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, first: int) -> list[Block]:
-    """Errors of each result, whose dtype is the `part`, and what happened to slots that no request used."""
+    """Errors of each result, whose dtype is the `part`; slots that changed unasked; twins that differ."""
     found: list[Block] = []
 
     def note(observable: str, check: Check, value: float | None, part: str | None, reason: str | None = None) -> None:
@@ -82,16 +84,23 @@ def _blocks(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, f
         found.append(block)
 
     for check in problem.workloads.checks:
-        used = expected.first[f"{check.name}/state_index"]
-        for name, ieee in expected.ieee[check.name].items():
-            ours, exact = result.arrays[f"{check.name}/{name}"], expected.exact[f"{check.name}/{name}"]
-            if name == "state":
+        known = problem.results_of(check)
+        for x in known:
+            ours, exact = result.arrays[f"{check.name}/{x.name}"], expected.exact[f"{check.name}/{x.name}"]
+            if x.slots is not None:
+                used = np.unique(expected.first[f"{check.name}/{x.slots}"])
+                changed = changed_slots(expected.first[f"{check.name}/{x.name}"], ours, used)
+                note("changed_untouched_slots", check, changed, x.name)
                 ours, exact = ours[used], exact[used]
+            if x.integer:
+                note(f"{x.name}_mismatches", check, float((ours != exact).sum()), x.dtype)
+                continue
             error = relative_error(ours, exact)
-            part = check.activation if name == "out" else "float32"
-            note(f"{name}_rel_error", check, error, part, None if error is not None else "not finite")
-            note(f"{name}_ieee_rel_error", check, ieee, part)
-        note("changed_untouched_slots", check, changed_slots(check.name, result.arrays, expected.first), None)
+            note(f"{x.name}_rel_error", check, error, x.dtype, None if error is not None else "not finite")
+            note(f"{x.name}_ieee_rel_error", check, expected.ieee[check.name][x.name], x.dtype)
+        for twin in check.twins:
+            if all(f"{run.name}/{x.name}" in result.arrays for run in twin_runs(check, twin) for x in known):
+                note("differing_elements", check, differing(problem, check, twin, result.arrays), twin.label)
     return found
 
 
@@ -99,13 +108,13 @@ def relative_error(found: Array, exact: Array) -> float | None:
     """Relative Frobenius error over all steps and elements; None if anything is not finite."""
     if not np.isfinite(found).all():
         return None
-    return float(np.linalg.norm((found.astype(np.float64) - exact).ravel()) / np.linalg.norm(exact.ravel()))
+    difference = np.linalg.norm((found.astype(np.float64) - exact).ravel())
+    return float(difference / max(np.linalg.norm(exact.ravel()), np.finfo(np.float64).tiny))
 
 
-def changed_slots(check: str, arrays: dict[str, Array], first: dict[str, Array]) -> float:
-    """How many slots of the pool that no request used are not bit-equal to what they were."""
-    before, after = first[f"{check}/state"], arrays[f"{check}/state"]
-    unused = np.setdiff1d(np.arange(len(before)), first[f"{check}/state_index"])
+def changed_slots(before: Array, after: Array, used: Array) -> float:
+    """How many entries of the first axis that no step used are not bit-equal to what they were."""
+    unused = np.setdiff1d(np.arange(len(before)), used)
     return float(sum(before[slot].tobytes() != after[slot].tobytes() for slot in unused))
 
 

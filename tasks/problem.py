@@ -5,114 +5,44 @@
 import json
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from serving.documents import read_document, read_text, validate
 from serving.errors import BadInput
 from serving.home import located
 from tasks.bubblewrap import SCRIPTS
 from tasks.criteria import Criteria, CriteriaFile, load_criteria
+from tasks.definition import Definition, Number, Tensor, Timing, Workloads
 from tasks.records import KernelCandidate, Text, digest
 
+EIGHT_BITS = {"int8", "float8_e4m3fn", "float8_e5m2"}
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
-Dtype = Literal["float32", "bfloat16", "int32"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class Result(BaseModel):
+    """Something that a step computes: an output, or a tensor that it changes in place (then `slots` may be set)."""
 
-
-class Axis(_Part):
-    """`scaling` says what a larger size means for the launches: `work` in proportion, `none` at all, or `any` thing."""
-
-    type: Literal["var", "const"]
-    value: Annotated[int, Field(ge=1)] | None = None
-    scaling: Literal["any", "work", "none"] = "any"
-    description: str = ""
-
-
-class Tensor(_Part):
-    """`dtype: activation` is the dtype that the workload names."""
-
-    shape: tuple[Text, ...]
-    dtype: Dtype | Literal["activation"]
-    in_place: bool = False
-    description: str = ""
-
-
-class ScalarArgument(_Part):
-    dtype: Literal["float32", "int32"]
-    value: float | int
-
-
-class Splice(_Part):
-    """Where the kernel lives in the engine."""
-
-    package: Text
-    version: Text
-    replaces: Text
-
-
-class Definition(_Part):
-    """Order is meaning: `run` takes inputs, outputs and scalars in the order of the file."""
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Text
-    op_type: Text
-    description: Text
-    axes: Annotated[dict[str, Axis], Field(min_length=1)]
-    inputs: Annotated[dict[str, Tensor], Field(min_length=1)]
-    outputs: Annotated[dict[str, Tensor], Field(min_length=1)]
-    scalars: dict[str, ScalarArgument] = {}
-    splice: Splice | None = None
+    shape: tuple[int, ...]
+    axes: tuple[str, ...]
+    dtype: str
+    in_place: bool
+    slots: str | None
 
-    @model_validator(mode="after")
-    def _axes_are_known(self) -> Self:
-        for name, tensor in {**self.inputs, **self.outputs}.items():
-            unknown = [axis for axis in tensor.shape if axis not in self.axes]
-            if unknown:
-                raise ValueError(f"`{name}` has the axis `{unknown[0]}`, which `axes` does not list")
-        if any((axis.type == "const") != (axis.value is not None) for axis in self.axes.values()):
-            raise ValueError("a const axis has a value, a var axis has none")
-        return self
+    @property
+    def integer(self) -> bool:
+        """Counts and positions, which are right or wrong; int8 is a code for a number."""
+        return self.dtype == "int32"
 
 
-class Distribution(_Part):
-    mean: float | None = None
-    std: Annotated[float, Field(ge=0)] | None = None
-
-
-class Timing(_Part):
-    """A production shape. Sizes of the const axes come from the definition."""
-
-    name: Text
-    axes: dict[str, Annotated[int, Field(ge=1)]]
-    activation: Literal["float32", "bfloat16"]
-
-
-class Check(Timing):
-    """A regime for numerics: `steps` calls in a row that hand the state on, inputs drawn from the distributions."""
-
-    steps: Annotated[int, Field(ge=1)]
-    inputs: dict[str, Distribution] = {}
-
-
-class Workloads(_Part):
-    version: int
-    checks: Annotated[tuple[Check, ...], Field(min_length=1)]
-    timings: Annotated[tuple[Timing, ...], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Self:
-        names = [workload.name for workload in (*self.checks, *self.timings)]
-        if len(set(names)) != len(names):
-            raise ValueError("two workloads have the same name")
-        return self
-
-
-class Problem(_Part):
+class Problem(BaseModel):
     """`evaluator_digest` covers everything that judges: definition, reference, workloads, criteria and our workers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Text
     folder: Path
@@ -128,44 +58,59 @@ class Problem(_Part):
         const = {name: axis.value for name, axis in self.definition.axes.items() if axis.value is not None}
         return {**const, **workload.axes}
 
-    def fixed_axes_of(self, workload: Timing) -> dict[str, int]:
-        """The sizes that decide about the kernel, other than by how much of it runs."""
-        return {x: size for x, size in self.axes_of(workload).items() if self.definition.axes[x].scaling == "any"}
+    def kind_of(self, workload: Timing) -> dict[str, object]:
+        """What decides about the kernel, other than by how much of it runs: some sizes, dtypes, scalars."""
+        sizes = {x: size for x, size in self.axes_of(workload).items() if self.definition.axes[x].scaling == "any"}
+        return {**sizes, "activation": workload.activation, "cache": workload.cache, **self.scalars_of(workload)}
 
     def batch_of(self, workload: Timing) -> int:
         """The size that work is proportional to."""
         return prod(size for x, size in workload.axes.items() if self.definition.axes[x].scaling == "work")
+
+    def scalars_of(self, workload: Timing) -> dict[str, Number | None]:
+        return {name: workload.scalars.get(name, x.value) for name, x in self.definition.scalars.items()}
 
     def shape_of(self, tensor: Tensor, workload: Timing) -> tuple[int, ...]:
         sizes = self.axes_of(workload)
         return tuple(sizes[axis] for axis in tensor.shape)
 
     def arguments_of(self, workload: Timing) -> list[dict[str, Any]]:
-        """What `run` takes, in order, for the workers: name, shape, dtype and role of a tensor; value of a scalar.
+        """What `run` takes, in order, for the workers: name, shape, axes, dtype and role of a tensor; value of a scalar.
 
-        Roles: `step` has new values at each step, `fixed` is the same at all of them, `in_place` is handed on, `out`
-        is written.
+        Roles: `Definition.role_of`.
         """
         tensors = [
             {
                 "name": name,
                 "shape": self.shape_of(x, workload),
-                "dtype": self._dtype(x, workload),
-                "role": self._role(name, x),
+                "axes": x.shape,
+                "dtype": self.dtype_of(x, workload),
+                "role": self.definition.role_of(name),
             }
-            for name, x in {**self.definition.inputs, **self.definition.outputs}.items()
+            for name, x in self.definition.tensors.items()
         ]
-        return [*tensors, *({"name": name, "value": x.value} for name, x in self.definition.scalars.items())]
+        return [*tensors, *({"name": name, "value": x} for name, x in self.scalars_of(workload).items())]
 
-    def _dtype(self, tensor: Tensor, workload: Timing) -> str:
-        return workload.activation if tensor.dtype == "activation" else tensor.dtype
+    def results_of(self, workload: Timing) -> tuple[Result, ...]:
+        """What a step of this workload computes, in the order of the definition."""
+        return tuple(
+            Result(
+                name=name,
+                shape=self.shape_of(x, workload),
+                axes=x.shape,
+                dtype=self.dtype_of(x, workload),
+                in_place=x.in_place,
+                slots=x.slots,
+            )
+            for name, x in self.definition.tensors.items()
+            if self.definition.role_of(name) in ("out", "in_place")
+        )
 
-    def _role(self, name: str, tensor: Tensor) -> str:
-        if name in self.definition.outputs:
-            return "out"
-        if tensor.in_place:
-            return "in_place"
-        return "step" if tensor.dtype == "activation" else "fixed"
+    @staticmethod
+    def dtype_of(tensor: Tensor, workload: Timing) -> str:
+        if tensor.dtype == "activation":
+            return workload.activation
+        return workload.cache or "" if tensor.dtype == "cache" else tensor.dtype
 
 
 def known_problems() -> list[str]:
@@ -188,16 +133,22 @@ def load_problem(name_or_folder: str | Path) -> Problem:
     workloads = _workloads(folder / "workloads.json", definition)
     reference = read_text(folder / "reference.py")
     judging = ("definition.yaml", "reference.py", "workloads.json", "criteria.yaml")
-    return Problem(
+    criteria = load_criteria(folder / "criteria.yaml", CriteriaFile)
+    problem = Problem(
         name=definition.name,
         folder=folder,
         definition=definition,
         workloads=workloads,
-        criteria=load_criteria(folder / "criteria.yaml", CriteriaFile),
+        criteria=criteria,
         incumbent=KernelCandidate(source_name="incumbent.py", source=read_text(folder / "incumbent.py")),
         reference=reference,
         evaluator_digest=_digest_of([*(folder / name for name in judging), *sorted(SCRIPTS.glob("*.py"))]),
     )
+    coded = {x.dtype for check in workloads.checks for x in problem.results_of(check)} & EIGHT_BITS
+    if coded and criteria.values.numerics.coded_max_rel_error is None:
+        where = f"`{folder / 'criteria.yaml'}`"
+        raise BadInput(f"{where} has no limit for results in `{min(coded)}`", "set `numerics.coded_max_rel_error`")
+    return problem
 
 
 def _digest_of(paths: list[Path]) -> str:
@@ -212,11 +163,7 @@ def _workloads(path: Path, definition: Definition) -> Workloads:
     if not isinstance(document, dict):
         raise BadInput(f"`{path}` does not hold a JSON object", "start with `version`, `checks` and `timings`")
     workloads = validate(document, Workloads, str(path))
-    free = {name for name, axis in definition.axes.items() if axis.type == "var"}
-    for workload in (*workloads.checks, *workloads.timings):
-        if set(workload.axes) != free:
-            raise BadInput(
-                f"the workload `{workload.name}` in `{path}` sizes other axes than the definition's",
-                f"give {sorted(free)}",
-            )
+    misfit = workloads.misfit(definition)
+    if misfit is not None:
+        raise BadInput(f"{misfit} (in `{path}`)", "make workloads.json and definition.yaml agree")
     return workloads

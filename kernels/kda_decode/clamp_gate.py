@@ -29,7 +29,9 @@ def kda_decode(
     key = key / tl.sqrt(tl.sum(key * key, axis=0) + EPS)
     raw = tl.load(a + row * K + cols).to(tl.float32) + tl.load(dt_bias + head * K + cols)
     softplus = tl.where(raw > 20.0, raw, tl.log(1.0 + tl.exp(raw)))
-    gate = tl.maximum(-tl.exp(tl.load(A_log + head)) * softplus, lower_bound)
+    gate = -tl.exp(tl.load(A_log + head)) * softplus
+    if lower_bound is not None:
+        gate = tl.maximum(gate, lower_bound)
     beta = 1.0 / (1.0 + tl.exp(-tl.load(b + row).to(tl.float32)))
     value = tl.load(v + row * V + rows).to(tl.float32)
 

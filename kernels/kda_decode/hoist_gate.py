@@ -20,7 +20,11 @@ def prologue(q, k, a, b, A_log, dt_bias, query_out, key_out, decay_out, beta_out
     query = tl.load(q + row * K + cols).to(tl.float32)
     key = tl.load(k + row * K + cols).to(tl.float32)
     raw = tl.load(a + row * K + cols).to(tl.float32) + tl.load(dt_bias + head * K + cols)
-    gate = lower_bound / (1.0 + tl.exp(-tl.exp(tl.load(A_log + head)) * raw))
+    rate = tl.exp(tl.load(A_log + head))
+    if lower_bound is None:
+        gate = -rate * (tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw))))
+    else:
+        gate = lower_bound / (1.0 + tl.exp(-rate * raw))
     tl.store(query_out + row * K + cols, query / tl.sqrt(tl.sum(query * query, axis=0) + EPS) * scale)
     tl.store(key_out + row * K + cols, key / tl.sqrt(tl.sum(key * key, axis=0) + EPS))
     tl.store(decay_out + row * K + cols, tl.exp(gate))

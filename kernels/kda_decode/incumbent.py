@@ -29,7 +29,11 @@ def kda_decode(
     query = query / tl.sqrt(tl.sum(query * query, axis=0) + EPS) * scale
     key = key / tl.sqrt(tl.sum(key * key, axis=0) + EPS)
     raw = tl.load(a + row * K + cols).to(tl.float32) + tl.load(dt_bias + head * K + cols)
-    gate = lower_bound / (1.0 + tl.exp(-tl.exp(tl.load(A_log + head)) * raw))
+    rate = tl.exp(tl.load(A_log + head))
+    if lower_bound is None:
+        gate = -rate * (tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw))))
+    else:
+        gate = lower_bound / (1.0 + tl.exp(-rate * raw))
     beta = 1.0 / (1.0 + tl.exp(-tl.load(b + row).to(tl.float32)))
     value = tl.load(v + row * V + rows).to(tl.float32)
 

@@ -6,19 +6,29 @@ Run in a process of its own: the expected values never exist where a candidate r
 import torch
 
 
-def step(q, k, v, a, b, A_log, dt_bias, state, state_index, scale, lower_bound, dtype=torch.float64):
-    """One token, computed in `dtype`. Shapes: definition.yaml. Returns (out [B, H, V], all slots of the new state)."""
-    q, k, v, a, b, A_log, dt_bias, state = (x.to(dtype) for x in (q, k, v, a, b, A_log, dt_bias, state))
-    slots = state_index.long()
-    q = q / torch.sqrt((q * q).sum(-1, keepdim=True) + 1e-6) * scale
+def gate(raw, A_log, lower_bound):
+    """log of the decay, [..., H, K]: bounded (a scaled sigmoid) or, with `lower_bound` None, -exp(A_log) softplus."""
+    rate = torch.exp(A_log)[:, None]
+    if lower_bound is None:
+        return -rate * torch.logaddexp(raw, torch.zeros_like(raw))
+    return lower_bound * torch.sigmoid(rate * raw)
+
+
+def step(tensors, scalars, dtype=torch.float64):
+    """One token, computed in `dtype`. Shapes: definition.yaml. Gives out [B, H, V] and all slots of the new state."""
+    slots = tensors["state_index"].long()
+    q, k, v, a, b, A_log, dt_bias, state = (
+        tensors[name].to(dtype) for name in ("q", "k", "v", "a", "b", "A_log", "dt_bias", "state")
+    )
+    q = q / torch.sqrt((q * q).sum(-1, keepdim=True) + 1e-6) * scalars["scale"]
     k = k / torch.sqrt((k * k).sum(-1, keepdim=True) + 1e-6)
-    gate = lower_bound * torch.sigmoid(torch.exp(A_log)[:, None] * (a + dt_bias))
-    memory = state[slots] * torch.exp(gate)[:, :, None, :]
+    decay = torch.exp(gate(a + dt_bias, A_log, scalars["lower_bound"]))
+    memory = state[slots] * decay[:, :, None, :]
     update = torch.sigmoid(b)[..., None] * (v - (memory * k[:, :, None, :]).sum(-1))
     memory = memory + update[..., None] * k[:, :, None, :]
     state = state.clone()
     state[slots] = memory
-    return (memory * q[:, :, None, :]).sum(-1), state
+    return {"out": (memory * q[:, :, None, :]).sum(-1), "state": state}
 
 
 # mean and standard deviation of each input where a workload says nothing else.
@@ -29,10 +39,11 @@ DEFAULTS = {
 
 
 def make_inputs(workload, axes, seed):
-    """(fixed, per_step): A_log, dt_bias, the first state and state_index; q, k, v, a, b with a leading axis of steps.
+    """(fixed, per_step): A_log, dt_bias and the first state; q, k, v, a, b and state_index with a leading axis of steps.
 
     `axes` holds every axis with its size. `workload["inputs"]` moves the mean and the standard deviation of the normal
-    distribution of an input. Fewer requests than slots leave slots that must not change.
+    distribution of an input. At each step other requests are in the batch; where there are more slots than requests, the
+    last slot is never used and must not change.
     """
     generator = torch.Generator().manual_seed(seed)
     B, H, K, V, slots = (axes[x] for x in ("B", "H", "K", "V", "slots"))
@@ -44,6 +55,8 @@ def make_inputs(workload, axes, seed):
         return torch.randn(*shape, generator=generator) * spec.get("std", std) + spec.get("mean", mean)
 
     fixed = {"A_log": draw("A_log", H), "dt_bias": draw("dt_bias", H, K), "state": draw("state", slots, H, V, K)}
-    fixed["state_index"] = torch.randperm(slots, generator=generator)[:B].to(torch.int32)
     shapes = {"q": (B, H, K), "k": (B, H, K), "v": (B, H, V), "a": (B, H, K), "b": (B, H)}
-    return fixed, {name: draw(name, steps, *shape).to(activation) for name, shape in shapes.items()}
+    per_step = {name: draw(name, steps, *shape).to(activation) for name, shape in shapes.items()}
+    usable = slots - (slots > B)
+    drawn = [torch.randperm(usable, generator=generator)[:B] for _ in range(steps)]
+    return fixed, per_step | {"state_index": torch.stack(drawn).to(torch.int32)}

@@ -22,6 +22,8 @@ from triton.language.extra import libdevice
 from triton.runtime import interpreter
 from vault import Vault
 
+POISON = 77
+
 
 class Launches:
     """Notes each interpreted launch, and that results change nowhere else."""
@@ -121,7 +123,7 @@ def run_step(entry, request, check, tensors, launches, watch):
     launches.watch_results(results)
     arguments = [x["value"] if "value" in x else tensors[x["name"]] for x in check["arguments"]]
     with watch.vault.closing(), watch:
-        entry(*arguments, **request["launch"])
+        entry(*arguments, **{**request["launch"], **check["options"]})
     launches.unchanged_outside()
     launches.snapshots = {}
     watch.complain()
@@ -131,23 +133,36 @@ def run_step(entry, request, check, tensors, launches, watch):
 
 
 def load_inputs(check, stored, specs):
-    """Every given tensor of a check, in the dtype of its argument."""
-    return {
-        name: torch.from_numpy(stored[f"{check['workload']}/{name}"]).to(getattr(torch, x["dtype"]))
-        for name, x in specs.items()
-        if x["role"] != "out"
-    }
+    """Every given tensor of a run, in the dtype of its argument; of a twin, the entries that it takes of each axis."""
+    given = {}
+    for name, x in specs.items():
+        if x["role"] == "out":
+            continue
+        tensor = torch.from_numpy(stored[f"{check['of']}/{name}"]).to(getattr(torch, x["dtype"]))
+        for axis, entries in check["take"].items():
+            if axis in x["axes"]:
+                dim = x["axes"].index(axis) + (x["role"] == "step")
+                tensor = tensor.index_select(dim, torch.tensor(entries))
+        given[name] = tensor.contiguous()
+    return given
 
 
 def step_tensors(given, specs, step):
-    """Fresh copies for one call; outputs hold NaN."""
+    """Fresh copies for one call; outputs hold NaN, or a number that is no likely answer."""
     tensors = {}
     for name, x in specs.items():
         if x["role"] == "out":
-            tensors[name] = torch.full(x["shape"], torch.nan, dtype=getattr(torch, x["dtype"]))
+            poison = torch.nan if x["dtype"].startswith(("float", "bfloat")) else POISON
+            tensors[name] = torch.full(x["shape"], poison).to(getattr(torch, x["dtype"]))
         elif x["role"] != "in_place":
             tensors[name] = (given[name][step] if x["role"] == "step" else given[name]).clone()
     return tensors
+
+
+def takes_options(entry, check):
+    """Whether `run` has the options of a twin by name."""
+    known = inspect.signature(entry).parameters
+    return all(name in known for name in check["options"])
 
 
 def run_check(entry, request, check, stored, launches, watch):
@@ -181,11 +196,14 @@ def main():
     watch = worker.WorkOutside(Vault())
     launches = Launches(watch)
     launches.install()
-    arrays, workloads = {}, {}
+    arrays, workloads, skipped = {}, {}, []
     try:
         entry = worker.load_entry(request["entry"])
         with np.load(worker.STAGE / "inputs.npz", allow_pickle=False) as stored:
             for check in request["checks"]:
+                if not takes_options(entry, check):
+                    skipped.append(check["workload"])
+                    continue
                 found, workloads[check["workload"]] = run_check(entry, request, check, stored, launches, watch)
                 arrays |= {f"{check['workload']}/{name}": x for name, x in found.items()}
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is the result
@@ -195,7 +213,7 @@ def main():
         )
         return
     np.savez(worker.STAGE / "outputs.npz", nonce=np.array(request["nonce"]), **arrays)
-    worker.write_result(request, self_test=None, fault=None, workloads=workloads)
+    worker.write_result(request, self_test=None, fault=None, workloads=workloads, skipped=skipped)
 
 
 main()

@@ -82,85 +82,100 @@ def text_sha256(cubin):
     raise KernelFault("a cubin without machine code")
 
 
-class Step:
-    """All launches of one arm for one workload, ready to go."""
+class Cycle:
+    """All launches of one arm for the steps of one cycle, ready to go. `tensors`: those of each step, by name."""
 
     def __init__(self, driver, arm, workload, tensors):
-        self.scratch, self.launches = {}, []
-        for launch in arm["launches"][workload["name"]]:
-            if launch["num_ctas"] != 1 or launch["global_scratch_bytes"]:
-                raise KernelFault("clusters and device-side descriptors cannot be launched here")
-            for name, size in launch["scratch_bytes"].items():
-                self.scratch.setdefault(name, torch.empty(size, dtype=torch.uint8, device="cuda"))
-            addresses = {name: x.data_ptr() for name, x in (tensors | self.scratch).items()}
-            function = driver.function(Path(arm["cubins"], f"{launch['cubin']}.cubin"), launch)
-            values = pack(launch["arguments"], addresses)
-            pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(x) for x in values))
-            threads = launch["num_warps"] * 32
-            self.launches.append((function, launch["grid"], threads, launch["shared_bytes"], pointers, values))
-        self.driver = driver
+        self.driver, self.tensors, self.scratch, self.launches = driver, tensors, {}, []
+        for step in tensors:
+            for launch in arm["launches"][workload["name"]]:
+                self.launches.append(self.prepared(arm, launch, step))
+
+    def prepared(self, arm, launch, tensors):
+        if launch["num_ctas"] != 1 or launch["global_scratch_bytes"]:
+            raise KernelFault("clusters and device-side descriptors cannot be launched here")
+        for name, size in launch["scratch_bytes"].items():
+            self.scratch.setdefault(name, torch.empty(size, dtype=torch.uint8, device="cuda"))
+        addresses = {name: x.data_ptr() for name, x in (tensors | self.scratch).items()}
+        function = self.driver.function(Path(arm["cubins"], f"{launch['cubin']}.cubin"), launch)
+        values = pack(launch["arguments"], addresses)
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(x) for x in values))
+        return function, launch["grid"], launch["num_warps"] * 32, launch["shared_bytes"], pointers, values
 
     def go(self, stream):
         for function, grid, threads, shared, pointers, _ in self.launches:
             self.driver.call("cuLaunchKernel", function, *grid, threads, 1, 1, shared, stream, pointers, None)
 
 
-def timed_us(step, tensors, first_state, flush):
-    """Microseconds of one step on the device. The flush keeps the queue full, so no launch gap is timed."""
-    tensors["state"].copy_(first_state)
-    tensors["out"].fill_(float("nan"))
+def timed_us(cycle, first, flush):
+    """Microseconds per step of a whole cycle. The flush keeps the queue full, so no launch gap before it is timed."""
+    for tensors in cycle.tensors:
+        for name in tensors.keys() & first.keys():
+            tensors[name].copy_(first[name])
     flush.zero_()
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     before.record()
-    step.go(stream)
+    cycle.go(stream)
     after.record()
     torch.cuda.synchronize()
-    return before.elapsed_time(after) * 1e3
+    return before.elapsed_time(after) * 1e3 / len(cycle.tensors)
 
 
-def error(found, exact):
-    if not torch.isfinite(found).all():
+def error(found, exact, used):
+    """Relative Frobenius error; integers: how many differ. None if anything is not finite."""
+    found, exact = found[used], exact[used]
+    if not exact.is_floating_point():
+        return (found.long() != exact.long()).sum().item()
+    if not torch.isfinite(found.float()).all():
         return None
     return ((found.double() - exact).norm() / exact.norm()).item()
 
 
 def prepare(request, reference, workload):
-    """Tensors on the GPU, the state to start from, and the exact results."""
-    check = {**workload, "steps": 1, "inputs": {}}
-    fixed, per_step = reference.make_inputs(check, workload["axes"], request["seed"])
-    tensors = {n: x.cuda() for n, x in fixed.items()} | {n: x[0].contiguous().cuda() for n, x in per_step.items()}
-    scalars = {x["name"]: x["value"] for x in workload["arguments"] if "value" in x}
-    out, state = reference.step(**tensors, **scalars)
-    for x in workload["arguments"]:
-        if x.get("role") == "out":
-            tensors[x["name"]] = torch.empty(x["shape"], dtype=getattr(torch, x["dtype"]), device="cuda")
-    return tensors, tensors["state"].clone(), {"out": out, "state": state}
+    """(tensors of each step of a cycle, what is changed in place at its start, exact results after its last step)."""
+    fixed, per_step = reference.make_inputs({**workload, "inputs": {}}, workload["axes"], request["seed"])
+    fixed = {n: x.cuda() for n, x in fixed.items()}
+    changed = {x["name"] for x in workload["results"] if x["in_place"]}
+    first, kept, steps = {n: fixed[n].clone() for n in changed}, {n: fixed[n] for n in changed}, []
+    shapes = {x["name"]: x for x in workload["arguments"] if x.get("role") == "out"}
+    for i in range(workload["steps"]):
+        now = {n: x[i].contiguous().cuda() for n, x in per_step.items()}
+        exact = reference.step({**fixed, **now, **kept}, workload["scalars"])
+        kept = {n: exact[n] for n in changed}
+        out = {n: torch.empty(x["shape"], dtype=getattr(torch, x["dtype"]), device="cuda") for n, x in shapes.items()}
+        steps.append({**fixed, **now, **out})
+    first |= {n: torch.full(x["shape"], torch.nan, device="cuda").to(out[n].dtype) for n, x in shapes.items()}
+    used = {
+        x["name"]: per_step.get(x["slots"], fixed.get(x["slots"])).long().unique().cuda() if x["slots"] else slice(None)
+        for x in workload["results"]
+    }
+    return steps, first, {x: (exact[x], used[x]) for x in used}
 
 
 def measure(request, result, reference):
     driver, flush = Driver(), torch.empty(request["flush_bytes"], dtype=torch.uint8, device="cuda")
     for workload in request["workloads"]:
         result["fault_of"] = None
-        tensors, first_state, exact = prepare(request, reference, workload)
-        steps = {}
+        tensors, first, exact = prepare(request, reference, workload)
+        cycles = {}
         for name, arm in request["arms"].items():
             result["fault_of"] = name
-            steps[name] = Step(driver, arm, workload, tensors)
+            cycles[name] = Cycle(driver, arm, workload, tensors)
             for launch in arm["launches"][workload["name"]]:
                 content = Path(arm["cubins"], f"{launch['cubin']}.cubin").read_bytes()
                 result["loaded"].setdefault(name, {})[launch["cubin"]] = text_sha256(content)
             for _ in range(WARM_UP):
-                timed_us(steps[name], tensors, first_state, flush)
+                timed_us(cycles[name], first, flush)
         for order in workload["orders"]:
             for name in order:
                 result["fault_of"] = name
                 started = time.time()
-                spent = timed_us(steps[name], tensors, first_state, flush)
+                spent = timed_us(cycles[name], first, flush)
                 sample = {"workload": workload["name"], "arm": name, "time_us": spent, "started_s": started}
                 result["samples"].append(sample)
-                found = {x: error(tensors[x], exact[x]) for x in exact} if order is workload["orders"][-1] else None
-                if found:
+                if order is workload["orders"][-1]:
+                    found = {x: error(tensors[-1][x], *exact[x]) for x in exact}
                     result["errors"].setdefault(name, {})[workload["name"]] = found
     result["fault_of"] = None
 

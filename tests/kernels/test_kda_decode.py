@@ -4,6 +4,7 @@ import importlib.util
 import json
 import math
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -30,22 +31,26 @@ def workload(**changes: object) -> dict[str, object]:
 AXES = {"B": 2, "H": 3, "K": 8, "V": 4, "slots": 5}
 
 
-def test_one_head_worked_by_hand(reference: ModuleType) -> None:
+def step(reference: ModuleType, tensors: dict[str, Any], **scalars: float | None) -> tuple[Any, Any]:
+    found = reference.step(tensors, scalars)
+    return found["out"], found["state"]
+
+
+@pytest.mark.parametrize(("lower_bound", "decay"), [(-5.0, math.exp(-2.5)), (None, 0.5)])
+def test_one_head_worked_by_hand(reference: ModuleType, lower_bound: float | None, decay: float) -> None:
     one = torch.ones(1, 1, 1, dtype=torch.float64)
-    out, state = reference.step(
-        q=torch.tensor([[[3.0, 4.0]]]),  # normalised: 0.6, 0.8
-        k=torch.tensor([[[0.0, 2.0]]]),  # normalised: 0, 1
-        v=7.0 * one,
-        a=torch.zeros(1, 1, 2),  # gate -5 * 1/2
-        b=torch.zeros(1, 1),  # beta 1/2
-        A_log=torch.zeros(1),
-        dt_bias=torch.zeros(1, 2),
-        state=torch.tensor([[[[9.0, 9.0]]], [[[1.0, 10.0]]]]),
-        state_index=torch.tensor([1], dtype=torch.int32),
-        scale=2.0,
-        lower_bound=-5.0,
-    )
-    decay = math.exp(-2.5)
+    tensors = {
+        "q": torch.tensor([[[3.0, 4.0]]]),  # normalised: 0.6, 0.8
+        "k": torch.tensor([[[0.0, 2.0]]]),  # normalised: 0, 1
+        "v": 7.0 * one,
+        "a": torch.zeros(1, 1, 2),  # gate -5 * 1/2, or -ln 2
+        "b": torch.zeros(1, 1),  # beta 1/2
+        "A_log": torch.zeros(1),
+        "dt_bias": torch.zeros(1, 2),
+        "state": torch.tensor([[[[9.0, 9.0]]], [[[1.0, 10.0]]]]),
+        "state_index": torch.tensor([1], dtype=torch.int32),
+    }
+    out, state = step(reference, tensors, scale=2.0, lower_bound=lower_bound)
     second = 10 * decay + 0.5 * (7 - 10 * decay)
     assert state[1].flatten().tolist() == pytest.approx([decay, second], rel=1e-6)
     assert state[0].flatten().tolist() == [9.0, 9.0]
@@ -56,8 +61,8 @@ def test_the_step_equals_the_matrix_form_of_the_delta_rule(reference: ModuleType
     """S' = (I - beta k k^T) Diag(exp g) S + beta k v^T with S [K, V], one head at a time."""
     fixed, steps = reference.make_inputs(workload(), AXES, 1)
     now = {name: x[0].double() for name, x in steps.items()}
-    out, state = reference.step(**now, **fixed, scale=0.5, lower_bound=-5.0)
-    for i, slot in enumerate(fixed["state_index"].tolist()):
+    out, state = step(reference, {**now, **fixed}, scale=0.5, lower_bound=-5.0)
+    for i, slot in enumerate(now["state_index"].long().tolist()):
         for h in range(AXES["H"]):
             q, k = (
                 now[n][i, h] / torch.linalg.vector_norm(torch.cat([now[n][i, h], torch.tensor([1e-3])])) for n in "qk"
@@ -73,8 +78,8 @@ def test_the_step_equals_the_matrix_form_of_the_delta_rule(reference: ModuleType
 
 def test_slots_that_no_request_uses_do_not_change(reference: ModuleType) -> None:
     fixed, steps = reference.make_inputs(workload(), AXES, 2)
-    _, state = reference.step(**{n: x[0] for n, x in steps.items()}, **fixed, scale=1.0, lower_bound=-5.0)
-    used = set(fixed["state_index"].tolist())
+    _, state = step(reference, {**fixed, **{n: x[0] for n, x in steps.items()}}, scale=1.0, lower_bound=-5.0)
+    used = set(steps["state_index"][0].tolist())
     assert len(used) == AXES["B"]
     for slot in set(range(AXES["slots"])) - used:
         assert torch.equal(state[slot], fixed["state"][slot].double())
@@ -82,9 +87,17 @@ def test_slots_that_no_request_uses_do_not_change(reference: ModuleType) -> None
 
 def test_zero_keys_and_queries_are_finite_because_eps_is_inside_the_root(reference: ModuleType) -> None:
     fixed, steps = reference.make_inputs(workload(inputs={"q": {"std": 0.0}, "k": {"std": 0.0}}), AXES, 3)
-    out, state = reference.step(**{n: x[0] for n, x in steps.items()}, **fixed, scale=1.0, lower_bound=-5.0)
+    out, state = step(reference, {**fixed, **{n: x[0] for n, x in steps.items()}}, scale=1.0, lower_bound=-5.0)
     assert out.abs().max() == 0
     assert state.isfinite().all()
+
+
+def test_requests_come_and_go_and_the_last_slot_is_never_used(reference: ModuleType) -> None:
+    _, steps = reference.make_inputs(workload(steps=20), AXES, 3)
+    index = steps["state_index"]
+    assert index.shape == (20, AXES["B"])
+    assert set(index.flatten().tolist()) == set(range(AXES["slots"] - 1))
+    assert all(len(set(row)) == AXES["B"] for row in index.tolist())
 
 
 def test_inputs_follow_the_seed_and_the_distributions_of_the_workload(reference: ModuleType) -> None:
@@ -102,7 +115,8 @@ def test_every_regime_of_the_workloads_is_distinct_from_the_default_and_some_lea
     checks = json.loads((FOLDER / "workloads.json").read_text())["checks"]
     assert {x["activation"] for x in checks} == {"float32", "bfloat16"}
     assert any(x["axes"]["slots"] > x["axes"]["B"] for x in checks)
-    assert any(x["inputs"].get("a", {}).get("mean", 0) <= -8 for x in checks)
+    assert any(x.get("inputs", {}).get("a", {}).get("mean", 0) <= -8 for x in checks)
+    assert any("lower_bound" in x.get("scalars", {}) for x in checks)
 
 
 @pytest.mark.parametrize("name", ["reciprocal", "hoist_gate", "clamp_gate"])

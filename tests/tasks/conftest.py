@@ -38,14 +38,21 @@ def make_problem(tmp_path_factory: pytest.TempPathFactory) -> MakeProblem:
     """kda_decode with few checks and timings; keyword arguments change its limits."""
 
     def make(
-        checks: tuple[str, ...] = ("default_fp32",), timings: tuple[str, ...] = ("tp8_b1", "tp8_b8"), **limits: int
+        checks: tuple[str, ...] = ("default_fp32",),
+        timings: tuple[str, ...] = ("tp8_b1", "tp8_b8"),
+        twins: bool = False,
+        **limits: int,
     ) -> Problem:
         folder = tmp_path_factory.mktemp("problem") / "kda_decode"
         folder.mkdir()
         for name in ("definition.yaml", "reference.py", "incumbent.py"):
             shutil.copy(KERNELS / "kda_decode" / name, folder)
         workloads = json.loads((KERNELS / "kda_decode" / "workloads.json").read_text())
-        workloads["checks"] = [{**x, "steps": 2} for x in workloads["checks"] if x["name"] in checks]
+        workloads["checks"] = [
+            {**x, "steps": 2, "twins": x.get("twins", []) if twins else []}
+            for x in workloads["checks"]
+            if x["name"] in checks
+        ]
         workloads["timings"] = [x for x in workloads["timings"] if x["name"] in timings]
         (folder / "workloads.json").write_text(json.dumps(workloads))
         criteria = yaml.safe_load((KERNELS / "kda_decode" / "criteria.yaml").read_text())

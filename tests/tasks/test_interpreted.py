@@ -71,7 +71,7 @@ def test_arrays_that_were_not_asked_for_are_refused_before_they_are_unpacked(
     named = {"nonce": numpy.array("n" if "x" not in arrays else "m")}
     named |= {f"default_fp32/{name}": numpy.asarray(x) for name, x in arrays.items() if name not in ("nonce", "x")}
     if "out" in arrays:
-        named["default_fp32/state"] = numpy.zeros((3, 2, 128, 128), "float32")
+        named["default_fp32/state"] = numpy.zeros((4, 2, 128, 128), "float32")
     file = io.BytesIO()
     numpy.savez(file, **named)  # type: ignore[arg-type]
     with pytest.raises(UntrustedResult, match=re.escape(words)):

@@ -65,7 +65,11 @@ def test_incumbent_and_right_candidates_are_right_in_every_regime(name: str) -> 
 def test_a_clamped_gate_is_right_only_where_both_forms_saturate() -> None:
     problem = load_problem("kda_decode")
     wrong = misses(measure(problem, catalogue("clamp_gate")), problem)
-    assert {check.name for check in problem.workloads.checks} - wrong == {"strong_decay_fp32"}
+    assert {check.name for check in problem.workloads.checks} - wrong == {
+        "strong_decay_fp32",
+        "unbounded_gate_fp32",
+        "unbounded_slow_decay_bf16",
+    }
 
 
 @pytest.fixture
@@ -153,6 +157,33 @@ def test_a_slot_that_no_request_uses_and_that_changes_is_counted(tiny: Problem) 
     evidence = measure(tiny, candidate(everywhere))
     (changed,) = [block for block in evidence.blocks if block.observable == "changed_untouched_slots"]
     assert changed.value == 2
+
+
+@pytest.mark.usefixtures("one_draw")
+def test_a_result_that_depends_on_the_place_in_the_batch_or_on_the_tiles_is_not_bit_equal(
+    make_problem: Callable[..., Problem],
+) -> None:
+    problem = make_problem(checks=("default_fp32", "default_bf16"), twins=True)
+    placed = problem.incumbent.source.replace("beta = 1.0", "beta = (1.0 + 1e-7 * (request + BV // 64))")
+    evidence = measure(problem, candidate(placed))
+    assert not misses(evidence, problem)
+    differing = {b.part: b.value for b in evidence.blocks if b.observable == "differing_elements"}
+    assert differing["permute B"]
+    assert differing["BV=128"]
+    assert differing["BV=16"] == differing["split H"] == 0
+    judgement = judge(evidence, problem.criteria, answers=False)
+    assert judgement.outcome is Outcome.REJECTED
+    assert judgement.criterion is not None
+    assert judgement.criterion.key == "numerics.max_differing_elements"
+
+
+def test_a_run_without_the_options_of_a_twin_is_not_asked_for_them(make_problem: Callable[..., Problem]) -> None:
+    problem = make_problem(twins=True)
+    fixed = problem.incumbent.source.replace("*, BV=32, num_warps=1", "*, num_warps=1").replace("BV=BV", "BV=32")
+    fixed = fixed.replace("V // BV", "V // 32")
+    evidence = measure(problem, candidate(fixed))
+    assert evidence.candidate_fault is None
+    assert [b.part for b in evidence.blocks if b.observable == "differing_elements"] == ["split H"]
 
 
 def test_seeds_are_repeatable_and_follow_the_source(tiny: Problem) -> None:

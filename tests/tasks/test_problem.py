@@ -36,7 +36,11 @@ def test_arguments_come_in_the_order_of_run_with_shapes_dtypes_and_roles() -> No
     names = ["q", "k", "v", "a", "b", "A_log", "dt_bias", "state", "state_index", "out", "scale", "lower_bound"]
     assert [x["name"] for x in arguments] == names
     by_name = {x["name"]: x for x in arguments}
-    assert by_name["state"] == {"name": "state", "shape": (1, 64, 128, 128), "dtype": "float32", "role": "in_place"}
+    assert by_name["state"] == {
+        "name": "state", "shape": (1, 64, 128, 128), "axes": ("slots", "H", "V", "K"), "dtype": "float32",
+        "role": "in_place",
+    }  # fmt: skip
+    assert [by_name[x]["role"] for x in ("q", "A_log", "state_index", "out")] == ["step", "fixed", "step", "out"]
     assert by_name["q"]["dtype"] == "bfloat16"
     assert by_name["lower_bound"] == {"name": "lower_bound", "value": -5.0}
 
@@ -67,8 +71,14 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
         ("criteria.yaml", "max_registers: 255", "max_registers: many", "max_registers"),
         ("criteria.yaml", "smallest_effect_pct: 1.0", "smallest_effect_pct: -1.0", "smallest_effect_pct"),
         ("workloads.json", '"version": 1,', '"version": 1', "not valid JSON"),
-        ("workloads.json", '"axes": {"B": 1, "H": 2, "slots": 3}', '"axes": {"B": 1, "H": 2}', "sizes other axes"),
+        ("workloads.json", '"axes": {"B": 1, "H": 2, "slots": 4}', '"axes": {"B": 1, "H": 2}', "sizes other axes"),
         ("workloads.json", "slow_decay_bf16", "slow_decay_fp32", "same name"),
+        ("workloads.json", '"lower_bound": null', '"upper_bound": null', "sets scalars"),
+        ("workloads.json", '{"permute": "B"}', '{"permute": "K"}', "not variable"),
+        ("workloads.json", '{"permute": "B"}', '{"permute": "B", "split": "B"}', "one of `permute`"),
+        ("workloads.json", '"steps": 3, "activation"', '"cache": "int8", "steps": 3, "activation"', "`cache` dtype"),
+        ("definition.yaml", "slots: state_index", "slots: index", "names no input"),
+        ("definition.yaml", "dtype: float32, in_place", "dtype: int8, in_place", "coded_max_rel_error"),
         ("definition.yaml", "a: {shape: [B, H, K]", "a: {shape: [B, G, K]", "axis `G`"),
     ],
 )  # fmt: skip
