@@ -48,7 +48,7 @@ def compile_arms(
     """Each arm compiled, both at a time. Raises Broken if the incumbent fails."""
     sources = {Arm.INCUMBENT: problem.incumbent, Arm.CANDIDATE: candidate}
     with ThreadPoolExecutor(max_workers=len(sources)) as pool:
-        jobs = {arm: pool.submit(compile_arm, problem, sources[arm], facts) for arm in arms}
+        jobs = {arm: pool.submit(compile_arm, problem.tuned(sources[arm]), sources[arm], facts) for arm in arms}
         compiled = {arm: job.result() for arm, job in jobs.items()}
     incumbent = compiled.get(Arm.INCUMBENT)
     if incumbent is not None and incumbent.failure is not None:

@@ -96,7 +96,10 @@ class Compiled(Record):
 
 
 def compile_arm(problem: Problem, candidate: KernelCandidate, environment: Environment) -> Compiled:
-    """Compile for the architecture in `environment`, or find it in the cache. Raises Broken for faults of ours only."""
+    """Compile for the architecture in `environment`, or find it in the cache. `problem` is tuned to the candidate.
+
+    Raises Broken for faults of ours only.
+    """
     facts = {name: environment.facts[name] for name in _KEY_FACTS}
     key = digest([digest(candidate.source), dict(candidate.launch), problem.evaluator_digest, facts])
     folder = home() / "builds" / key
@@ -106,7 +109,7 @@ def compile_arm(problem: Problem, candidate: KernelCandidate, environment: Envir
     request = {
         "arch": int(environment.facts["arch"].removeprefix("sm_")),
         "entry": "run",
-        "launch": candidate.launch,
+        "launch": problem.options_of(candidate),
         "calls": [
             {"workload": w.name, "arguments": problem.arguments_of(w)}
             for w in (*problem.workloads.timings, *problem.workloads.checks)

@@ -20,11 +20,15 @@ class _Part(BaseModel):
 
 
 class Axis(_Part):
-    """`scaling` says what a larger size means for the launches: `work` in proportion, `none` at all, or `any` thing."""
+    """`scaling` says what a larger size means for the launches: `work` in proportion, `none` at all, or `any` thing.
+
+    An arm may choose the size of a `tunable` axis, by a launch option of its name: it is an argument of the engine.
+    """
 
     type: Literal["var", "const"]
     value: Annotated[int, Field(ge=1)] | None = None
     scaling: Literal["any", "work", "none"] = "any"
+    tunable: bool = False
     description: str = ""
 
 
@@ -63,7 +67,10 @@ class Splice(_Part):
 
 
 class Definition(_Part):
-    """Order is meaning: `run` takes inputs, outputs and scalars in the order of the file."""
+    """Order is meaning: `run` takes inputs, outputs and scalars in the order of the file.
+
+    `copies` names an input [2] that `run` does not take: before a step the caller copies one slot to another (or -1, -1).
+    """
 
     name: Text
     op_type: Text
@@ -73,6 +80,7 @@ class Definition(_Part):
     inputs: Annotated[dict[str, Tensor], Field(min_length=1)]
     outputs: Annotated[dict[str, Tensor], Field(min_length=1)]
     scalars: dict[str, ScalarArgument] = {}
+    copies: Text | None = None
     splice: Splice | None = None
 
     @model_validator(mode="after")
@@ -85,6 +93,10 @@ class Definition(_Part):
                 raise ValueError(f"`slots` of `{name}` names no input, or `{name}` is not changed in place")
         if any((axis.type == "const") != (axis.value is not None) for axis in self.axes.values()):
             raise ValueError("a const axis has a value, a var axis has none")
+        if any(axis.tunable and axis.type != "const" for axis in self.axes.values()):
+            raise ValueError("a tunable axis is a const one")
+        if self.copies is not None and self.copies not in self.inputs:
+            raise ValueError(f"`copies` names `{self.copies}`, which is no input")
         return self
 
     @property
@@ -111,8 +123,8 @@ class Distribution(_Part):
 class Timing(_Part):
     """A production shape. Sizes of the const axes come from the definition.
 
-    `cycle`: steps after which the kernel's work repeats; a timing covers whole cycles and is given per step. `share`:
-    its weight in a total, in proportion to how often production takes such a step.
+    `cycle`: steps after which the kernel's work repeats, or the axis that says so; a timing covers whole cycles and is
+    given per step. `share`: its weight in a total, in proportion to how often production takes such a step.
     """
 
     name: Text
@@ -120,7 +132,7 @@ class Timing(_Part):
     activation: Activation
     cache: Cache | None = None
     scalars: dict[str, Number | None] = {}
-    cycle: Annotated[int, Field(ge=1)] = 1
+    cycle: Annotated[int, Field(ge=1)] | Text = 1
     share: Annotated[float, Field(gt=0)] = 1.0
 
 
@@ -179,6 +191,10 @@ class Workloads(_Part):
                 return f"the workload `{workload.name}` sizes other axes than the definition's {sorted(free)}"
             if not set(workload.scalars) <= set(definition.scalars):
                 return f"the workload `{workload.name}` sets scalars that the definition does not list"
+            if isinstance(workload.cycle, str) and workload.cycle not in definition.axes:
+                return (
+                    f"`cycle` of the workload `{workload.name}` names the axis `{workload.cycle}`, which there is not"
+                )
             if (workload.cache is not None) != cached:
                 return f"the workload `{workload.name}` names a `cache` dtype, or lacks one, unlike the definition"
         for check in self.checks:

@@ -76,9 +76,12 @@ class Question(StrEnum):
 
 
 class KernelTarget(Record):
+    """`incumbent_launch`: launch options of the incumbent, where it is held in another form than its default."""
+
     kind: Literal["kernel"] = "kernel"
     problem: Text
     incumbent_digest: Digest
+    incumbent_launch: dict[str, Scalar] = {}
 
 
 class StackTarget(Record):

@@ -10,7 +10,7 @@ from serving.errors import BadInput
 from serving.home import portable
 from serving.scenario import load_scenario
 from serving.stack import load_stack
-from tasks.problem import KERNELS, load_problem
+from tasks.problem import KERNELS, load_problem, problem_of
 from tasks.records import (
     CodePatch,
     Digest,
@@ -33,8 +33,11 @@ class _Part(BaseModel):
 
 
 class KernelTargetPart(_Part):
+    """`incumbent_launch`: launch options of the incumbent, if not its defaults."""
+
     kind: Literal["kernel"]
     problem: Text
+    incumbent_launch: dict[str, Scalar] = {}
 
 
 class StackTargetPart(_Part):
@@ -90,16 +93,21 @@ def load_hypothesis(path: Path) -> Hypothesis:
             f"a change of kind `{change.kind}` does not fit a target of kind `{target.kind}` in `{path}`",
             "a kernel target takes a kernel_candidate, a stack target a stack_edit or code_patch",
         )
+    if isinstance(target, KernelTarget) and isinstance(change, KernelCandidate):
+        problem = problem_of(target)
+        for arm in (problem.incumbent, change):
+            problem.tuned(arm)
     shared = written.model_dump(exclude={"target", "change", "prediction"})
     return Hypothesis(target=target, change=change, prediction=written.prediction, **shared)
 
 
 def _target(written: HypothesisFile, folder: Path) -> KernelTarget | StackTarget:
     match written.target:
-        case KernelTargetPart(problem=name):
+        case KernelTargetPart(problem=name, incumbent_launch=launch):
             problem = load_problem((folder / name).resolve() if "/" in name else name)
             named = problem.folder.name if problem.folder.parent == KERNELS else portable(problem.folder)
-            return KernelTarget(problem=named, incumbent_digest=digest(problem.incumbent.source))
+            incumbent = digest(problem.incumbent.source)
+            return KernelTarget(problem=named, incumbent_digest=incumbent, incumbent_launch=launch)
         case StackTargetPart(stack=stack, scenario=scenario):
             spec = load_stack(folder / stack)
             load_scenario(folder / scenario)

@@ -75,6 +75,7 @@ def make_expected(problem: Problem, seed: int) -> Expected:
             "axes": problem.axes_of(x),
             "scalars": problem.scalars_of(x),
             "results": [result.model_dump(mode="json") for result in problem.results_of(x)],
+            "copies": problem.definition.copies,
             "seed": _check_seed(seed, x),
         }
         for x in problem.workloads.checks
@@ -100,7 +101,7 @@ def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> Ar
     """Run all checks in the interpreter. Raises Broken if the interpreter fails its own test."""
     limits = problem.criteria.values.limits
     runs = [_request(problem, x, run) for x in problem.workloads.checks for run in runs_of(x)]
-    request = {"entry": "run", "launch": candidate.launch, "checks": runs}
+    request = {"entry": "run", "launch": problem.options_of(candidate), "checks": runs}
     with staged({"candidate.py": candidate.source, "inputs.npz": inputs}, request) as stage:
         ending = stage.run("interpret.py", limits)
         fault = fault_of(ending, None, limits)
@@ -131,6 +132,8 @@ def _request(problem: Problem, check: Check, run: Run) -> dict[str, Any]:
         "steps": check.steps,
         "take": {run.axis: run.entries} if run.axis else {},
         "options": run.options,
+        "copies": problem.definition.copies,
+        "slotted": [x.name for x in problem.results_of(check) if x.slots is not None],
         "arguments": problem.arguments_of(check.model_copy(update={"axes": {**check.axes, **sizes}})),
     }
 

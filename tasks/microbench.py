@@ -105,7 +105,7 @@ def _replay(problem: Problem, compiled: dict[Arm, Compiled], seed: int) -> Repla
             {
                 **w.model_dump(mode="json"),
                 "axes": problem.axes_of(w),
-                "steps": w.cycle,
+                "steps": problem.cycle_of(w),
                 "scalars": problem.scalars_of(w),
                 "results": [result.model_dump(mode="json") for result in problem.results_of(w)],
                 "arguments": problem.arguments_of(w),

@@ -32,10 +32,11 @@ def measure_numerics(
     started = time.monotonic()
     seed = seed_of(candidate)
     compiled = built_arms(problem, candidate, build, arms)
-    expected = make_expected(problem, seed)
     sources = {Arm.INCUMBENT: problem.incumbent, Arm.CANDIDATE: candidate}
+    asked = {arm: problem.tuned(sources[arm]) for arm in arms}
+    expected = _expected(asked, seed)
     with ThreadPoolExecutor(max_workers=len(sources)) as pool:
-        jobs = {arm: pool.submit(interpret, problem, sources[arm], expected.inputs) for arm in arms}
+        jobs = {arm: pool.submit(interpret, asked[arm], sources[arm], expected[arm].inputs) for arm in arms}
         results = {arm: job.result() for arm, job in jobs.items()}
     ours = results.get(Arm.INCUMBENT)
     if ours is not None and (ours.fault or ours.unsupported):
@@ -47,7 +48,7 @@ def measure_numerics(
     engagement: list[Engagement] = []
     for arm, result in results.items():
         if result.fault is None and result.unsupported is None:
-            blocks += _blocks(problem, arm, result, expected, len(blocks))
+            blocks += _blocks(asked[arm], arm, result, expected[arm], len(blocks))
             engagement += _engagement(problem, arm, compiled[arm], result)
     return Evidence(
         subject=build.hypothesis_id,
@@ -61,10 +62,21 @@ def measure_numerics(
         candidate_fault=_fault(problem, compiled[Arm.CANDIDATE], results[Arm.CANDIDATE])
         if Arm.CANDIDATE in results
         else None,
-        unchecked=_unchecked(problem, compiled[Arm.CANDIDATE], results[Arm.CANDIDATE])
+        unchecked=_unchecked(asked[Arm.CANDIDATE], compiled[Arm.CANDIDATE], results[Arm.CANDIDATE])
         if Arm.CANDIDATE in results
         else None,
     )
+
+
+def _expected(asked: dict[Arm, Problem], seed: int) -> dict[Arm, Expected]:
+    """The answers for each arm; the same ones where both have the same sizes."""
+    made: list[tuple[Problem, Expected]] = []
+    found: dict[Arm, Expected] = {}
+    for arm, problem in asked.items():
+        same = [expected for other, expected in made if other.definition == problem.definition]
+        found[arm] = same[0] if same else make_expected(problem, seed)
+        made.append((problem, found[arm]))
+    return found
 
 
 def seed_of(candidate: KernelCandidate) -> int:
@@ -88,7 +100,7 @@ def _blocks(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, f
         for x in known:
             ours, exact = result.arrays[f"{check.name}/{x.name}"], expected.exact[f"{check.name}/{x.name}"]
             if x.slots is not None:
-                used = np.unique(expected.first[f"{check.name}/{x.slots}"])
+                used = _used(expected, check.name, x.slots, problem.definition.copies)
                 changed = changed_slots(expected.first[f"{check.name}/{x.name}"], ours, used)
                 note("changed_untouched_slots", check, changed, x.name)
                 ours, exact = ours[used], exact[used]
@@ -102,6 +114,13 @@ def _blocks(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, f
             if all(f"{run.name}/{x.name}" in result.arrays for run in twin_runs(check, twin) for x in known):
                 note("differing_elements", check, differing(problem, check, twin, result.arrays), twin.label)
     return found
+
+
+def _used(expected: Expected, check: str, index: str, copies: str | None) -> Array:
+    """The slots that some step names, or copies to."""
+    named = expected.first[f"{check}/{index}"].ravel()
+    copied = expected.first[f"{check}/{copies}"][:, 1] if copies else named[:0]
+    return np.unique(np.concatenate([named, copied[copied >= 0]]))
 
 
 def relative_error(found: Array, exact: Array) -> float | None:

@@ -15,7 +15,7 @@ from serving.home import located
 from tasks.bubblewrap import SCRIPTS
 from tasks.criteria import Criteria, CriteriaFile, load_criteria
 from tasks.definition import Definition, Number, Tensor, Timing, Workloads
-from tasks.records import KernelCandidate, Text, digest
+from tasks.records import KernelCandidate, KernelTarget, Scalar, Text, digest
 
 EIGHT_BITS = {"int8", "float8_e4m3fn", "float8_e5m2"}
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
@@ -53,6 +53,28 @@ class Problem(BaseModel):
     reference: Text
     evaluator_digest: Text
 
+    def tuned(self, candidate: KernelCandidate) -> "Problem":
+        """This problem with the sizes of tunable axes that an arm chose by its launch options. Raises BadInput."""
+        axes = dict(self.definition.axes)
+        for name in self._tunable & set(candidate.launch):
+            size = candidate.launch[name]
+            if not isinstance(size, int) or size < 1:
+                raise BadInput(f"the launch option `{name}: {size}` is no size", "give a whole number of at least 1")
+            axes[name] = axes[name].model_copy(update={"value": size})
+        return self.model_copy(update={"definition": self.definition.model_copy(update={"axes": axes})})
+
+    def options_of(self, candidate: KernelCandidate) -> dict[str, Scalar]:
+        """The launch options that `run` takes: those that choose no axis."""
+        return {name: x for name, x in candidate.launch.items() if name not in self._tunable}
+
+    @property
+    def _tunable(self) -> set[str]:
+        return {name for name, axis in self.definition.axes.items() if axis.tunable}
+
+    def cycle_of(self, workload: Timing) -> int:
+        """Steps after which the work repeats."""
+        return self.axes_of(workload)[workload.cycle] if isinstance(workload.cycle, str) else workload.cycle
+
     def axes_of(self, workload: Timing) -> dict[str, int]:
         """Every axis with its size."""
         const = {name: axis.value for name, axis in self.definition.axes.items() if axis.value is not None}
@@ -88,6 +110,7 @@ class Problem(BaseModel):
                 "role": self.definition.role_of(name),
             }
             for name, x in self.definition.tensors.items()
+            if name != self.definition.copies
         ]
         return [*tensors, *({"name": name, "value": x} for name, x in self.scalars_of(workload).items())]
 
@@ -149,6 +172,13 @@ def load_problem(name_or_folder: str | Path) -> Problem:
         where = f"`{folder / 'criteria.yaml'}`"
         raise BadInput(f"{where} has no limit for results in `{min(coded)}`", "set `numerics.coded_max_rel_error`")
     return problem
+
+
+def problem_of(target: KernelTarget) -> Problem:
+    """The problem of a hypothesis, with the incumbent in the form that it names. Raises BadInput."""
+    problem = load_problem(target.problem)
+    incumbent = problem.incumbent.model_copy(update={"launch": target.incumbent_launch})
+    return problem.model_copy(update={"incumbent": incumbent})
 
 
 def _digest_of(paths: list[Path]) -> str:

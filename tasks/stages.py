@@ -25,7 +25,7 @@ from tasks.ledger import Ledger
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
 from tasks.plan import stage_steps
-from tasks.problem import Problem, load_problem
+from tasks.problem import Problem, load_problem, problem_of
 from tasks.records import (
     Build,
     Environment,
@@ -109,8 +109,8 @@ def build(experiment: Experiment, ledger: Ledger) -> Build:
     """Compile a kernel candidate, or resolve the edited stack."""
     asked = experiment.hypothesis
     match asked.target, asked.change:
-        case KernelTarget(problem=name), KernelCandidate() as candidate:
-            return build_kernel(load_problem(name), candidate, asked.id)
+        case KernelTarget() as target, KernelCandidate() as candidate:
+            return build_kernel(problem_of(target), candidate, asked.id)
         case _:
             return build_stack(asked)
 
@@ -177,7 +177,7 @@ def _kernel(experiment: Experiment) -> tuple[Problem, KernelCandidate, Build]:
     asked, built = experiment.hypothesis, experiment.build
     if not isinstance(asked.target, KernelTarget) or not isinstance(asked.change, KernelCandidate) or built is None:
         raise Broken("a kernel rung was asked of something that is no built kernel", "this is a defect of infra-agent")
-    problem = load_problem(asked.target.problem)
+    problem = problem_of(asked.target)
     if digest(problem.incumbent.source) != asked.target.incumbent_digest:
         raise Broken(f"the incumbent of `{problem.name}` is another than when this hypothesis was read", "run it again")
     return problem, asked.change, built

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from serving.errors import Broken
+from tasks.sandbox import sandbox_mode
+
 sys.path.insert(0, str(Path(__file__).parent))  # strategies.py and examples.py, by name
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background inherits SIGINT ignored
@@ -20,3 +23,11 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("INFRA_AGENT_HOME", str(home))
     monkeypatch.delenv("INFRA_AGENT_LEDGER", raising=False)
     return home
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> str:
+    try:
+        return sandbox_mode()
+    except Broken as fault:
+        pytest.skip(f"no sandbox on this machine ({fault.message}); check with: bwrap --unshare-all --ro-bind / / true")

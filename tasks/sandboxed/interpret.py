@@ -165,6 +165,14 @@ def takes_options(entry, check):
     return all(name in known for name in check["options"])
 
 
+def copy_slots(check, stored, step, kept):
+    """What the caller does before a step: the contents of one slot to another."""
+    source, target = stored[f"{check['of']}/{check['copies']}"][step].tolist() if check["copies"] else (-1, -1)
+    if source >= 0:
+        for name in check["slotted"]:
+            kept[name][target] = kept[name][source]
+
+
 def run_check(entry, request, check, stored, launches, watch):
     """All steps of one regime. Returns (arrays by name, launches of the first step or of one that differs from it)."""
     specs = {x["name"]: x for x in check["arguments"] if "shape" in x}
@@ -173,6 +181,7 @@ def run_check(entry, request, check, stored, launches, watch):
     outputs = {name: [] for name, x in specs.items() if x["role"] == "out"}
     usual, shown = None, []
     for step in range(check["steps"]):
+        copy_slots(check, stored, step, kept)
         tensors = watch.vault.give(step_tensors(given, specs, step) | kept)
         run_step(entry, request, check, tensors, launches, watch)
         kept = {name: tensors[name] for name in kept}

@@ -23,12 +23,22 @@ def load_reference():
     return module
 
 
+def copy_slots(pair, kept, names):
+    """What the caller does before a step, in new tensors: `pair` holds from and to, or -1, -1."""
+    if pair is not None and pair[0] >= 0:
+        source, target = pair.tolist()
+        for name in names:
+            kept[name] = kept[name].clone()
+            kept[name][target] = kept[name][source]
+
+
 def answer(reference, check, fixed, per_step, dtype):
     """All steps in `dtype`: outputs with a leading axis of steps, and what was changed in place, at the end."""
     kept = {x["name"]: fixed[x["name"]] for x in check["results"] if x["in_place"]}
     outputs = {x["name"]: [] for x in check["results"] if not x["in_place"]}
     for step in range(check["steps"]):
         now = {name: x[step] for name, x in per_step.items()}
+        copy_slots(now.get(check["copies"]), kept, [x["name"] for x in check["results"] if x["slots"]])
         found = reference.step({**fixed, **now, **kept}, check["scalars"], dtype)
         kept = {name: found[name] for name in kept}
         for name, collected in outputs.items():
@@ -36,14 +46,17 @@ def answer(reference, check, fixed, per_step, dtype):
     return {name: torch.stack(x) for name, x in outputs.items()} | kept
 
 
-def used(result, given):
-    """The entries of a result that may change: all, or those slots that some step names."""
-    return slice(None) if result["slots"] is None else given[result["slots"]].long().unique()
+def used(result, given, copies):
+    """The entries of a result that may change: all, or those slots that some step names or copies to."""
+    if result["slots"] is None:
+        return slice(None)
+    named = given[result["slots"]].long().flatten()
+    copied = given[copies][:, 1].long() if copies else named[:0]
+    return torch.cat([named, copied[copied >= 0]]).unique()
 
 
-def rounding(result, found, exact, given):
-    """Relative error of fp32 in the dtype that the result is stored in."""
-    where = used(result, given)
+def rounding(result, found, exact, where):
+    """Relative error of fp32 in the dtype that the result is stored in, at the entries `where`."""
     stored = found.to(getattr(torch, result["dtype"])).double()[where]
     return ((stored - exact.double()[where]).norm() / exact.double()[where].norm().clamp_min(1e-300)).item()
 
@@ -64,7 +77,10 @@ def main():
         single = answer(reference, check, fixed, per_step, torch.float32)
         expected |= {f"{name}/{k}": (x.double() if x.is_floating_point() else x).numpy() for k, x in exact.items()}
         given = {**fixed, **per_step}
-        ieee[name] = {x["name"]: rounding(x, single[x["name"]], exact[x["name"]], given) for x in check["results"]}
+        ieee[name] = {
+            x["name"]: rounding(x, single[x["name"]], exact[x["name"]], used(x, given, check["copies"]))
+            for x in check["results"]
+        }
     np.savez(STAGE / "inputs.npz", **inputs)
     np.savez(STAGE / "expected.npz", nonce=np.array(request["nonce"]), **expected)
     (STAGE / "result.json").write_text(json.dumps({"nonce": request["nonce"], "ieee": ieee}))

@@ -8,19 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving.errors import Broken
 from tasks.problem import KERNELS, Problem, load_problem
-from tasks.sandbox import sandbox_mode
 
 MakeProblem = Callable[..., Problem]
-
-
-@pytest.fixture(scope="session")
-def sandbox() -> str:
-    try:
-        return sandbox_mode()
-    except Broken as fault:
-        pytest.skip(f"no sandbox on this machine ({fault.message}); check with: bwrap --unshare-all --ro-bind / / true")
 
 
 @pytest.fixture
