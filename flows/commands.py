@@ -95,7 +95,8 @@ def check_target(rung: str, target: Path, json_file: Path | None) -> str:
     for block in result.evidence.blocks:
         value = "unknown: " + (block.reason or "") if block.value is None else f"{block.value:g} {block.unit}"
         part = f" in {block.part}" if block.part else ""
-        click.echo(f"  {block.workload}: {block.observable}{part} = {value}", err=True)
+        arch = f" on {block.arch}" if block.arch else ""
+        click.echo(f"  {block.workload}{arch}: {block.observable}{part} = {value}", err=True)
     _write(json_file, result)
     return result.outcome.value
 

@@ -62,7 +62,7 @@ def _mounts() -> list[str]:
 def _environment() -> dict[str, str]:
     fixed = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TRITON_CACHE_DIR": "/tmp/triton", "LC_ALL": "C.UTF-8"}
     # One thread each: results do not depend on the machine, and a wide host does not eat the address space.
-    fixed |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TRITON_DISABLE_LINE_INFO": "1"}
+    fixed |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return fixed | {name: os.environ[name] for name in _PASSED_ON if os.environ.get(name)}
 
 

@@ -5,7 +5,7 @@ if both launch the same kernels in the same variants and order, and the programs
 """
 
 from tasks.compiled import Compiled, Launch
-from tasks.definition import Timing
+from tasks.definition import Check, Timing
 from tasks.problem import Problem
 from tasks.records import Scalar
 
@@ -13,12 +13,21 @@ from tasks.records import Scalar
 def uncovered(problem: Problem, compiled: Compiled) -> str | None:
     """A production shape that no check covers, and in what the nearest check differs; None if there is none."""
     for timing in problem.workloads.timings:
-        near = [check for check in problem.workloads.checks if problem.kind_of(check) == problem.kind_of(timing)]
-        reasons = [_difference(problem, compiled, timing, check) for check in near]
+        reasons = [_difference(problem, compiled, timing, check) for check in _near(problem, timing)]
         if None not in reasons:
             why = reasons[0] if reasons else f"no check is of its kind {problem.kind_of(timing)}"
             return f"results at {timing.name} are covered by no check: {why}"
     return None
+
+
+def covering(problem: Problem, compiled: Compiled, timing: Timing) -> Check | None:
+    """The check that speaks for a production shape: of several, the one with most steps, then the largest batch."""
+    found = [x for x in _near(problem, timing) if _difference(problem, compiled, timing, x) is None]
+    return max(found, key=lambda x: (x.steps, problem.batch_of(x)), default=None)
+
+
+def _near(problem: Problem, timing: Timing) -> list[Check]:
+    return [check for check in problem.workloads.checks if problem.kind_of(check) == problem.kind_of(timing)]
 
 
 def _difference(problem: Problem, compiled: Compiled, timing: Timing, check: Timing) -> str | None:

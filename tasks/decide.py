@@ -85,7 +85,7 @@ def _missing(evidence: Evidence) -> str | None:
     """What was observed of the incumbent and not of the candidate, on the rungs that observe both in the same way."""
     if evidence.rung not in (Rung.STATIC, Rung.NUMERICS):
         return None
-    seen = {arm: [(b.observable, b.workload) for b in evidence.blocks if b.arm is arm] for arm in Arm}
+    seen = {arm: [(b.observable, b.workload, b.arch) for b in evidence.blocks if b.arm is arm] for arm in Arm}
     lacking = [x for x in seen[Arm.INCUMBENT] if x not in set(seen[Arm.CANDIDATE])]
     return f"{lacking[0][0]} at {lacking[0][1]} was observed of the incumbent alone" if lacking else None
 

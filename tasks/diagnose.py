@@ -6,14 +6,15 @@ figures is `inferred`; the figures themselves are findings of the judges, `measu
 
 from collections.abc import Callable
 
+from tasks.gpus import GPUS, H200, floor_us
 from tasks.paired import mean_of
 from tasks.reconcile import reconcile
 from tasks.records import Arm, Evidence, Experiment, Finding, Interval, Locus, LocusKind, Rung
-from tasks.static_table import SM_COUNT, WORK, Table
+from tasks.static_table import WORK, Table
 
 INC, CAN = Arm.INCUMBENT, Arm.CANDIDATE
 TTFT_LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms")
-WHOLE_NUMBER_PCT = 2.0  # how near a ratio must be to a whole number to be a count of repetitions
+REPEATED = "repetitions"
 FEW_PAGES_PCT, SMALL_SHARE_PCT, MOVED_PCT = 20.0, 5.0, 5.0
 
 
@@ -27,19 +28,49 @@ def diagnose(
 
 
 def repeated_work(evidence: Evidence) -> list[Finding]:
-    """MUFU fall to a whole fraction: the incumbent did the same special functions that many times."""
+    """Lines that compute the same in several programs, with how many: once would do."""
+    if evidence.rung is not Rung.STATIC:
+        return []
+    table, found = Table(evidence.blocks), []
+    times = {arm: table.parts(arm, REPEATED, table.largest) for arm in (INC, CAN)}
+    for part in dict.fromkeys([*times[INC], *times[CAN]]):
+        # Where an arm has other repetitions or none, these lines are done once in it.
+        before, after = (
+            times[a].get(part, 1.0 if table.value(a, REPEATED, table.largest) else None) for a in (INC, CAN)
+        )
+        arm = INC if part in times[INC] else CAN
+        work, mufu = (table.value(arm, f"repeated_{x}", table.largest, part) for x in (WORK, "mufu"))
+        amount = (
+            "" if work is None else f": {work:,.0f} warp instructions, {mufu:,.0f} of them MUFU, at {table.largest}"
+        )
+        implies = f"in the {arm} each of {times[arm][part]:.0f} programs computes the same there{amount}"
+        ask = None if part not in times[CAN] else (
+            "compute it once in a kernel of its own, or merge the tiles where the batch still fills the GPU; then ask "
+            "`faster kernel`"
+        )  # fmt: skip
+        found.append(_finding(LocusKind.CODE_PATH, part, REPEATED, "1", before, after, implies, ask))
+    return found
+
+
+def memory_floor(evidence: Evidence) -> list[Finding]:
+    """What must move at the largest shape, and the time below which that cannot be done. Never a claim of speed."""
     if evidence.rung is not Rung.STATIC:
         return []
     table = Table(evidence.blocks)
-    before, after = (table.value(arm, "mufu", table.largest) for arm in (INC, CAN))
-    if not before or not after or before < 1.9 * after:
+    moved = {arm: table.parts(arm, "unique_bytes", table.largest) for arm in (INC, CAN)}
+    if not all(moved.values()):
         return []
-    times = before / after
-    if abs(times - round(times)) > WHOLE_NUMBER_PCT / 100 * times:
-        return []
-    implies = f"the incumbent does the same special functions {times:.0f} times over, once in each tile"
-    ask = "merge tiles, where the batch still fills the GPU; then ask `faster kernel`"
-    return [_finding(LocusKind.CODE_PATH, "prologue of a tile", "mufu", "1", before, after, implies, ask)]
+    (counted, before), (_, after) = (next(iter(moved[arm].items())) for arm in (INC, CAN))
+    floors = ", ".join(
+        f"{floor_us(gpu, before):.3g} → {floor_us(gpu, after):.3g} us on {gpu.name} ({gpu.bandwidth_bytes_s / 1e12:g} TB/s)"
+        for gpu in GPUS
+    )
+    asked = [sum(table.parts(arm, "requested_bytes", table.largest).values()) for arm in (INC, CAN)]
+    implies = (
+        f"estimate, no time was measured: at least {floors} at the vendor's bandwidth; {counted} in 32-byte sectors, scaled "
+        f"by programs; programs ask for {asked[0] / before:.3g} and {asked[1] / after:.3g} times that"
+    )
+    return [_finding(LocusKind.INPUT_CONDITION, table.largest, "unique_bytes", "B", before, after, implies)]
 
 
 def launches_and_parts(evidence: Evidence) -> list[Finding]:
@@ -65,9 +96,9 @@ def idle_multiprocessors(evidence: Evidence) -> list[Finding]:
     table, found = Table(evidence.blocks), []
     for workload in table.workloads:
         before, after = (table.value(arm, "programs", workload) for arm in (INC, CAN))
-        if before is None or after is None or after >= min(SM_COUNT, before):
+        if before is None or after is None or after >= min(H200.sms, before):
             continue
-        implies = f"{after:.0f} programs in the largest launch leave SMs of an H200 ({SM_COUNT}) idle"
+        implies = f"{after:.0f} programs in the largest launch leave SMs of an H200 ({H200.sms}) idle"
         found.append(_finding(LocusKind.INPUT_CONDITION, workload, "programs", "1", before, after, implies))
     return found[:4]
 
@@ -114,6 +145,7 @@ def small_share(evidence: Evidence) -> list[Finding]:
 
 RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
     repeated_work,
+    memory_floor,
     launches_and_parts,
     idle_multiprocessors,
     time_to_first_token,

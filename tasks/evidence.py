@@ -49,7 +49,10 @@ class Build(Record):
 
 
 class Block(Record):
-    """One observed value of one arm. `part` is a piece of the workload, such as one of several kernels."""
+    """One observed value of one arm. `part` is a piece of the workload, such as one of several kernels.
+
+    `arch` is set where machine code was looked at that was compiled for another architecture than the environment's.
+    """
 
     arm: Arm
     observable: Text
@@ -58,6 +61,7 @@ class Block(Record):
     value: float | None
     order: Annotated[int, Field(ge=0)]
     part: str | None = None
+    arch: str | None = None
     started_s: float | None = None
     reason: str | None = None
 

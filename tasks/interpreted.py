@@ -7,9 +7,10 @@ import io
 import zipfile
 import zlib
 from math import prod
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from serving.errors import Broken
 from tasks.compiled import LaunchSite
@@ -30,6 +31,14 @@ class Answers(Record):
     ieee: dict[str, dict[str, float]]
 
 
+class Counted(Record):
+    """Of one kernel in the counted steps: bytes, and in how many programs a line ran, for kernels that branch."""
+
+    requested_bytes: Annotated[int, Field(ge=0)]
+    unique_bytes: Annotated[int, Field(ge=0)]
+    ran_in: dict[int, Annotated[int, Field(ge=0)]]
+
+
 class Interpreted(Record):
     """result.json of the interpret worker."""
 
@@ -39,6 +48,7 @@ class Interpreted(Record):
     unsupported: str | None = None
     workloads: dict[str, tuple[LaunchSite, ...]]
     skipped: tuple[str, ...] = ()
+    counted: dict[str, dict[str, Counted]] = {}
 
 
 class Expected:
@@ -60,7 +70,9 @@ class ArmResult:
         arrays: dict[str, Array],
         sites: dict[str, tuple[LaunchSite, ...]],
         unsupported: str | None = None,
+        counted: dict[str, dict[str, Counted]] | None = None,
     ) -> None:
+        self.counted = counted or {}
         self.unsupported = unsupported
         self.fault = fault
         self.arrays = arrays
@@ -117,7 +129,7 @@ def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> Ar
                     return ArmResult(None, {}, {}, result.unsupported)
             if fault is None:
                 arrays = _results(problem, stage.read("outputs.npz"), stage.nonce, result.skipped)
-                return ArmResult(None, arrays, result.workloads)
+                return ArmResult(None, arrays, result.workloads, counted=result.counted)
         except UntrustedResult as error:
             fault = str(error)
     return ArmResult(fault, {}, {})
@@ -130,12 +142,20 @@ def _request(problem: Problem, check: Check, run: Run) -> dict[str, Any]:
         "workload": run.name,
         "of": run.of,
         "steps": check.steps,
+        "counted_steps": counted_steps(problem, check) if run.name == check.name else 0,
         "take": {run.axis: run.entries} if run.axis else {},
         "options": run.options,
         "copies": problem.definition.copies,
         "slotted": [x.name for x in problem.results_of(check) if x.slots is not None],
         "arguments": problem.arguments_of(check.model_copy(update={"axes": {**check.axes, **sizes}})),
     }
+
+
+def counted_steps(problem: Problem, check: Check) -> int:
+    """The steps whose work is counted: whole cycles of the production shapes of its kind. 0 if it has not even one."""
+    kind = problem.kind_of(check)
+    same = [x for x in problem.workloads.timings if problem.kind_of(x) == kind]
+    return check.steps - check.steps % max((problem.cycle_of(x) for x in same), default=problem.cycle_of(check))
 
 
 def _arrays(content: bytes) -> dict[str, Array]:

@@ -4,7 +4,7 @@ from statistics import geometric_mean
 
 from tasks.judgement import Criteria, Judgement
 from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Outcome
-from tasks.static_table import WORK, Table
+from tasks.static_table import WORK, Table, tables
 
 GATES = (
     ("spill_bytes", "static.max_spill_bytes", "spills registers to local memory"),
@@ -14,25 +14,26 @@ GATES = (
 
 def judge_static(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
     """As a gate: spills, registers, vector width. As the answer, also: less work in total, and on no workload more."""
-    table = Table(evidence.blocks)
-    failed = _hard_gates(table, criteria)
+    table, *others = tables(evidence.blocks)
+    failed = next((found for one in (table, *others) if (found := _hard_gates(one, criteria))), None)
     if failed is not None:
         return failed
     if not answers:
         return Judgement(outcome=None, reason="no spills, registers within the limit, vector width kept")
-    findings = tuple(_work_findings(table))
+    findings = (*_work_findings(table), *(finding for other in others for finding in _elsewhere(other, table.largest)))
     if all(table.value(Arm.CANDIDATE, "code_changed", w) == 0 for w in table.workloads):
         return Judgement.rejected("no change: the same machine code in the same grids as the incumbent", None, findings)
     return _effect(table, criteria, findings)
 
 
 def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
+    where = f" on {table.arch}" if table.arch else ""
     for observable, key, what in GATES:
         for workload in table.workloads:
             for kernel, value in table.parts(Arm.CANDIDATE, observable, workload).items():
                 if value > criteria.limit(key):
                     finding = _finding(LocusKind.KERNEL, kernel, observable, table.units[observable], None, value, what)
-                    reason = f"kernel `{kernel}` {what}: {value:g} {table.units[observable]} at {workload}"
+                    reason = f"kernel `{kernel}` {what}: {value:g} {table.units[observable]} at {workload}{where}"
                     return Judgement.rejected(reason, criteria.cite(key), (finding,))
     key = "static.max_wide_share_loss_pct"
     for workload in table.workloads:
@@ -41,7 +42,9 @@ def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
         if before is not None and after is not None and 100 * (before - after) > criteria.limit(key):
             lost = "16-byte loads and stores became narrower"
             finding = _finding(LocusKind.CODE_CHANGE, workload, "wide_share", "1", before, after, lost)
-            reason = f"vector width lost at {workload}: {100 * before:.1f} % of bytes by 16-byte accesses became "
+            reason = (
+                f"vector width lost at {workload}{where}: {100 * before:.1f} % of bytes by 16-byte accesses became "
+            )
             return Judgement.rejected(f"{reason}{100 * after:.1f} %", criteria.cite(key), (finding,))
     return None
 
@@ -106,3 +109,12 @@ def _work_findings(table: Table) -> list[Finding]:
             _finding(LocusKind.KERNEL, kernel, observable, table.units[observable], before, after, implies, ask)
         )
     return found
+
+
+def _elsewhere(table: Table, workload: str) -> list[Finding]:
+    """The work on a further architecture, whose counts say nothing beside those of the first."""
+    before, after = (table.value(arm, WORK, workload) for arm in (Arm.INCUMBENT, Arm.CANDIDATE))
+    if before is None or after is None:
+        return []
+    implies = f"a count of {table.arch} at {workload}, which is not comparable with another architecture's; it decides nothing"
+    return [_finding(LocusKind.CODE_CHANGE, str(table.arch), WORK, table.units[WORK], before, after, implies)]

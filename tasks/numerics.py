@@ -18,6 +18,7 @@ from tasks.compiled import Compiled, LaunchSite
 from tasks.coverage import uncovered
 from tasks.definition import Check, Timing
 from tasks.interpreted import ArmResult, Expected, interpret, make_expected
+from tasks.interpreted_counts import counted_blocks
 from tasks.problem import Problem
 from tasks.records import Arm, Block, Build, Engagement, Evidence, KernelCandidate, Rung, digest
 from tasks.twins import Array, differing, twin_runs
@@ -49,6 +50,7 @@ def measure_numerics(
     for arm, result in results.items():
         if result.fault is None and result.unsupported is None:
             blocks += _blocks(asked[arm], arm, result, expected[arm], len(blocks))
+            blocks += counted_blocks(asked[arm], arm, result.counted, len(blocks))
             engagement += _engagement(problem, arm, compiled[arm], result)
     return Evidence(
         subject=build.hypothesis_id,

@@ -1,27 +1,23 @@
-"""Reads machine code without a GPU: identity, instruction counts by kind, access widths, registers and spills.
+"""Reads machine code without a GPU: identity, instruction counts by kind and source line, access widths, registers, spills.
 
 Counts are of instructions as they stand in the code, for one warp. They equal what a warp executes only where the code
 has no loop and calls no function, so `loops` says whether it may; slow paths behind a branch are counted once.
 """
 
 import hashlib
-import json
-import re
 import struct
-import subprocess
 from collections import Counter
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from serving.errors import Broken
+from tasks.control_flow import loops, stretches
+from tasks.disassembly import Function, Instruction, Unreadable, disassemble
 from tasks.records import Record
-from tasks.toolchain import triton_tool
 
-_TIMEOUT_S = 60
+_WIDE_BYTES = 16
 _GLOBAL = {"LDG", "STG", "LDGSTS", "LD", "ST"}
 _BULK = {"UTMALDG", "UTMASTG", "UBLKCP", "UTMAREDG"}
-_WIDTHS = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+_LOCAL = {"LDS", "STS", "LDL", "STL"}
+_WIDTHS = {"256": 32, "128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
 _PIPES = {
     "mufu": {"MUFU"},
     "tensor": {"HMMA", "HGMMA", "IMMA", "IGMMA", "QGMMA", "QMMA", "UTCHMMA", "UTCQMMA", "UTCIMMA", "DMMA"},
@@ -34,8 +30,26 @@ _PIPES = {
 }  # fmt: skip
 
 
+class LineWork(Record):
+    """What one source line became, within one stretch of code."""
+
+    instructions: int
+    mufu: int
+    pipes: dict[str, int]
+
+
+class CodeBlock(Record):
+    """A basic block. `always`: every warp passes it. `lines` by number in the candidate's file; 0 is no line."""
+
+    always: bool
+    lines: dict[int, LineWork]
+
+
 class Code(Record):
-    """One kernel's machine code. `mufu` counts by function, `widths` by access, such as `LDG.128`."""
+    """One kernel's machine code. `mufu` counts by function, `widths` by access, such as `LDG.128`.
+
+    `blocks` has one entry per basic block; code that loops is one block.
+    """
 
     name: str
     text_sha256: str
@@ -50,10 +64,13 @@ class Code(Record):
     spill_bytes: int
     static_shared_bytes: int
     loops: bool
+    blocks: tuple[CodeBlock, ...]
 
-
-class Unreadable(Exception):
-    """A cubin that is not one kernel of machine code, in one line. For a candidate's cubin that is its fault."""
+    @property
+    def lines(self) -> dict[int, LineWork]:
+        """All blocks together."""
+        found = sorted({line for block in self.blocks for line in block.lines})
+        return {line: _sum(block.lines[line] for block in self.blocks if line in block.lines) for line in found}
 
 
 def text_sections(cubin: bytes) -> dict[str, bytes]:
@@ -86,85 +103,67 @@ def text_sha256(cubin: bytes) -> str:
 def read_code(cubin: bytes) -> Code:
     """Counts of the one kernel in `cubin`. Raises Unreadable, and Broken if the disassembler cannot run."""
     sha = text_sha256(cubin)
-    with TemporaryDirectory(prefix="infra-agent-") as folder:
-        path = Path(folder, "kernel.cubin")
-        path.write_bytes(cubin)
-        listing = _tool("nvdisasm", "-json", path)
-        usage = dict(re.findall(r"\b(REG|STACK|SHARED|LOCAL):(\d+)", _tool("cuobjdump", "-res-usage", path)))
-    try:
-        functions = json.loads(listing)[1]
-        bodies = [_body(function["sass-instructions"]) for function in functions]
-        resources = {name: int(usage[name]) for name in ("REG", "STACK", "SHARED", "LOCAL")}
-    except (ValueError, LookupError, TypeError) as error:
-        raise Unreadable(f"the disassembler does not understand the cubin: {error!r}") from None
-    code = _count(str(functions[0]["function-name"]), sha, bodies[0], resources)
-    return code if len(bodies) == 1 else code.model_copy(update={"loops": True})
+    listed = disassemble(cubin)
+    kernel = listed.functions[0]
+    looping = len(listed.functions) > 1 or loops(kernel.body)
+    return _count(kernel, sha, listed.resources, looping)
 
 
-def _tool(name: str, option: str, path: Path) -> str:
-    try:
-        done = subprocess.run(
-            [triton_tool(name), option, path],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except OSError as error:
-        raise Broken(f"`{name}` does not run: {error}", "reinstall triton: the tool is part of the wheel") from error
-    except subprocess.TimeoutExpired:
-        raise Unreadable(f"`{name}` did not finish within {_TIMEOUT_S} s") from None
-    if done.returncode != 0:
-        raise Unreadable(f"`{name}` refuses the cubin (status {done.returncode})")
-    return done.stdout
-
-
-def _body(instructions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the branch to itself and the padding that end every kernel."""
-    end = len(instructions)
-    while end and instructions[end - 1]["opcode"].startswith("NOP"):
-        end -= 1
-    if end and instructions[end - 1]["opcode"] == "BRA" and _target(instructions[end - 1]) == end - 1:
-        end -= 1
-    return instructions[:end]
-
-
-def _target(instruction: dict[str, Any]) -> int | None:
-    """Index of the instruction a branch goes to; addresses are bytes, and an instruction has 16."""
-    last = str(instruction.get("operands", "")).split(",")[-1].strip(" `()")
-    return int(last, 16) // 16 if re.fullmatch(r"0x[0-9a-f]+", last) else None
-
-
-def _count(name: str, sha: str, body: list[dict[str, Any]], resources: dict[str, int]) -> Code:
-    mufu: Counter[str] = Counter()
-    pipes: Counter[str] = Counter()
-    widths: Counter[str] = Counter()
-    total = wide = bulk = counted = 0
-    loops = False
-    for index, instruction in enumerate(body):
-        base, *modifiers = instruction["opcode"].split(".")
-        if base == "NOP":
-            continue
-        counted += 1
-        pipes[_pipe(base)] += 1
-        bulk += base in _BULK
-        if base == "MUFU":
-            mufu[modifiers[0] if modifiers else "?"] += 1
-        elif base in _GLOBAL or base in ("LDS", "STS", "LDL", "STL"):
-            width = next((x for x in modifiers if x in _WIDTHS), "32")
-            widths[f"{base}.{width}"] += 1
-            if base in _GLOBAL:
-                total += _WIDTHS.get(width, 4)
-                wide += 16 if width == "128" else 0
-        elif base in ("BRA", "BRX", "JMP"):
-            target = _target(instruction)
-            loops |= target is None or target <= index
+def _count(kernel: Function, sha: str, resources: dict[str, int], looping: bool) -> Code:
+    body = [x for x in kernel.body if x.base != "NOP"]
+    moved = [(f"{x.base}.{_width(x)}", x) for x in body if x.base in _GLOBAL | _LOCAL]
+    sizes = [(width, _WIDTHS.get(width.split(".")[1], 4)) for width, x in moved if x.base in _GLOBAL]
     return Code(
-        name=name, text_sha256=sha, instructions=counted, mufu=dict(mufu), pipes=dict(pipes), widths=dict(widths),
-        global_bytes=total, global_wide_bytes=wide, bulk_copies=bulk, registers=resources["REG"],
-        spill_bytes=resources["STACK"] + resources["LOCAL"], static_shared_bytes=resources["SHARED"], loops=loops,
+        name=kernel.name, text_sha256=sha, instructions=len(body), mufu=dict(Counter(map(_function, _mufu(body)))),
+        pipes=dict(Counter(_pipe(x.base) for x in body)), widths=dict(Counter(width for width, _ in moved)),
+        global_bytes=sum(size for _, size in sizes),
+        global_wide_bytes=sum(size for width, size in sizes if size >= _WIDE_BYTES),
+        bulk_copies=sum(x.base in _BULK for x in body), registers=resources["REG"],
+        spill_bytes=resources["STACK"] + resources["LOCAL"], static_shared_bytes=resources["SHARED"],
+        loops=looping, blocks=_blocks(kernel.body, looping),
     )  # fmt: skip
+
+
+def _blocks(body: Sequence[Instruction], looping: bool) -> tuple[CodeBlock, ...]:
+    if looping:
+        return (CodeBlock(always=True, lines=_lines(body)),)
+    return tuple(CodeBlock(always=x.always, lines=_lines(body[x.start : x.end])) for x in stretches(body))
+
+
+def _lines(body: Sequence[Instruction]) -> dict[int, LineWork]:
+    by_line: dict[int, list[Instruction]] = {}
+    for x in body:
+        if x.base != "NOP":
+            by_line.setdefault(x.line, []).append(x)
+    return {
+        line: LineWork(
+            instructions=len(mine), mufu=len(_mufu(mine)), pipes=dict(Counter(_pipe(x.base) for x in mine))
+        )
+        for line, mine in sorted(by_line.items())
+    }  # fmt: skip
+
+
+def _sum(parts: Iterable[LineWork]) -> LineWork:
+    listed = list(parts)
+    pipes: Counter[str] = Counter()
+    for part in listed:
+        pipes.update(part.pipes)
+    return LineWork(
+        instructions=sum(x.instructions for x in listed), mufu=sum(x.mufu for x in listed), pipes=dict(pipes)
+    )
+
+
+def _mufu(body: Sequence[Instruction]) -> list[Instruction]:
+    return [x for x in body if x.base == "MUFU"]
+
+
+def _function(instruction: Instruction) -> str:
+    """Which special function a MUFU is."""
+    return next(iter(instruction.opcode.split(".")[1:]), "?")
+
+
+def _width(instruction: Instruction) -> str:
+    return next((x for x in instruction.opcode.split(".") if x in _WIDTHS), "32")
 
 
 def _pipe(base: str) -> str:

@@ -117,7 +117,7 @@ def build(experiment: Experiment, ledger: Ledger) -> Build:
 
 def static(experiment: Experiment, ledger: Ledger) -> Evidence:
     problem, candidate, build = _kernel(experiment)
-    return measure_static(problem, candidate, build)
+    return measure_static(problem, candidate, build, interpreted=experiment.of(Rung.NUMERICS))
 
 
 def numerics(experiment: Experiment, ledger: Ledger) -> Evidence:

@@ -1,7 +1,9 @@
 """The `static` rung: how much work the compiler emits for each production shape. Counts only; it says nothing of speed.
 
 A total is the count of one warp x warps x blocks of a cluster x programs, summed over the launches of a step. It is None
-where a kernel has a loop: then the code does not tell how often an instruction runs.
+where a kernel has a loop: then the code does not tell how often an instruction runs. Code behind a branch counts as often
+as its lines ran in the interpreter, where the numerics rung ran before. The verdict rests on the architecture of the
+build; the others are looked at with the same gates, and never compared with it.
 """
 
 import time
@@ -11,59 +13,72 @@ from typing import Any
 
 from serving.errors import Broken
 from tasks.artifacts import keep_json
-from tasks.build import BOTH, built_arms
-from tasks.compiled import Compiled, Launch
+from tasks.build import ARCHITECTURES, BOTH, built_arms, compile_arms
+from tasks.compiled import Compiled
+from tasks.disassembly import Unreadable
+from tasks.gpus import gpu_of
+from tasks.interpreted_counts import bytes_moved, line_shares
+from tasks.line_axes import Line, lines_of
 from tasks.problem import Problem
-from tasks.records import Arm, Block, Build, Evidence, KernelCandidate, Rung
-from tasks.sass import Code, Unreadable, read_code
+from tasks.records import Arm, Block, Build, Environment, Evidence, KernelCandidate, Rung
+from tasks.sass import Code, read_code
+from tasks.static_blocks import Codes, Shape, occupancy_of, static_blocks
+from tasks.toolchain import environment
 
-# Per SM, the same for sm_90 and sm_100.
-MAX_WARPS = 64
-MAX_PROGRAMS = 32
-REGISTERS = 65536
-REGISTER_GRANULE = 8
-SHARED_BYTES = 233472
-RESERVED_SHARED_BYTES = 1024
 DISASSEMBLERS = 4
-
-Codes = dict[str, Code]
 
 
 def measure_static(
-    problem: Problem, candidate: KernelCandidate, build: Build, *, arms: Sequence[Arm] = BOTH
+    problem: Problem,
+    candidate: KernelCandidate,
+    build: Build,
+    *,
+    arms: Sequence[Arm] = BOTH,
+    interpreted: Evidence | None = None,
 ) -> Evidence:
-    """Counts per arm, timing workload and kernel. Raises Broken for faults of ours and of the incumbent."""
+    """Counts per arm, architecture, timing workload and kernel. `interpreted`: what the numerics rung saw, if it ran.
+
+    Raises Broken for faults of ours and of the incumbent.
+    """
     started = time.monotonic()
-    compiled = built_arms(problem, candidate, build, arms)
+    primary = arch_of(build.environment)
+    compiled = {primary: built_arms(problem, candidate, build, arms)}
+    facts = {arch: environment(arch) for arch in ARCHITECTURES if arch != primary}
+    compiled |= {arch: compile_arms(problem, candidate, facts[arch], arms) for arch in facts}
     blocks: list[Block] = []
-    table: dict[str, Any] = {}
-    codes: dict[Arm, Codes] = {}
-    fault: str | None = None
-    for arm in arms:
-        try:
-            codes[arm] = _read_all(problem, compiled[arm])
-        except Unreadable as error:
-            if arm is Arm.INCUMBENT:
-                raise Broken(
-                    f"the incumbent's machine code cannot be read: {error}", "check the Triton version"
-                ) from error
-            fault = f"its machine code cannot be read: {error}"
-            continue
-        for workload in problem.workloads.timings:
-            blocks += _blocks(arm, workload.name, compiled[arm].workloads[workload.name], codes[arm], len(blocks))
-        table[arm] = _table(problem, compiled[arm], codes[arm])
-    if set(codes) == set(BOTH):
-        blocks += _changes(problem, compiled, codes, len(blocks))
+    tables: list[dict[str, Any]] = []
+    faults: list[str] = []
+    for arch, found in compiled.items():
+        codes = {arm: _codes(problem, arm, arch, found[arm], faults) for arm in arms}
+        read = {arm: x for arm, x in codes.items() if x is not None}
+        for arm, code in read.items():
+            source = (problem.incumbent if arm is Arm.INCUMBENT else candidate).source
+            blocks += _arm_blocks(
+                problem, arm, arch, source, found[arm], code, interpreted, arch == primary, len(blocks)
+            )
+        if arch == primary and set(read) == set(BOTH):
+            blocks += _changes(problem, found, read, len(blocks))
+        tables.append({"arch": f"sm_{arch}"} | {arm: _table(problem, found[arm], code) for arm, code in read.items()})
     return Evidence(
         subject=build.hypothesis_id,
         rung=Rung.STATIC,
         blocks=tuple(blocks),
-        environment=build.environment,
+        environment=_facts(build.environment, facts),
         evaluator_digest=problem.evaluator_digest,
-        files=(keep_json(table),),
+        files=tuple(keep_json(table) for table in tables),
         wall_s=time.monotonic() - started,
-        candidate_fault=fault,
+        candidate_fault=faults[0] if faults else None,
     )
+
+
+def arch_of(environment: Environment) -> int:
+    return int(environment.facts["arch"].removeprefix("sm_"))
+
+
+def _facts(built: Environment, others: dict[int, Environment]) -> Environment:
+    """The build's, and the assembler of each further architecture: counts of another one are not comparable."""
+    further = {f"ptxas_sm_{arch}": found.facts["ptxas"] for arch, found in others.items()}
+    return Environment(facts=built.facts | further)
 
 
 def machine_code(problem: Problem, compiled: Compiled, codes: Codes) -> dict[str, list[object]]:
@@ -77,79 +92,42 @@ def machine_code(problem: Problem, compiled: Compiled, codes: Codes) -> dict[str
     }
 
 
-def programs_per_sm(launch: Launch, code: Code) -> int:
-    """How many programs fit on one SM: by warps, registers and shared memory. 0 if not even one does."""
-    registers = -(-code.registers // REGISTER_GRANULE) * REGISTER_GRANULE * 32 * launch.num_warps
-    shared = max(launch.shared_bytes, code.static_shared_bytes) + RESERVED_SHARED_BYTES
-    return min(MAX_PROGRAMS, MAX_WARPS // launch.num_warps, REGISTERS // max(1, registers), SHARED_BYTES // shared)
-
-
-def _read_all(problem: Problem, compiled: Compiled) -> Codes:
-    """The code of every cubin that a timing workload launches, by cubin digest."""
+def _codes(problem: Problem, arm: Arm, arch: int, compiled: Compiled, faults: list[str]) -> Codes | None:
+    """The code of every cubin that a timing workload launches, by cubin digest; None with a fault of the candidate."""
+    if compiled.failure is not None:  # on a further architecture; the incumbent's is Broken already
+        faults.append(f"does not build for sm_{arch}: {compiled.failure}")
+        return None
     launches = {x.cubin: x for workload in problem.workloads.timings for x in compiled.workloads[workload.name]}
-    with ThreadPoolExecutor(max_workers=DISASSEMBLERS) as pool:
-        codes = pool.map(lambda launch: read_code(compiled.cubin(launch)), launches.values())
-        return dict(zip(launches, codes, strict=True))
+    try:
+        with ThreadPoolExecutor(max_workers=DISASSEMBLERS) as pool:
+            codes = pool.map(lambda launch: read_code(compiled.cubin(launch)), launches.values())
+            return dict(zip(launches, codes, strict=True))
+    except Unreadable as error:
+        if arm is Arm.INCUMBENT:
+            raise Broken(f"the incumbent's machine code cannot be read: {error}", "check the Triton version") from error
+        faults.append(f"its machine code cannot be read: {error}")
+        return None
 
 
-def _blocks(arm: Arm, workload: str, launches: Sequence[Launch], codes: Codes, first: int) -> list[Block]:
-    """All observables of one arm and workload: of each kernel, then of the whole step."""
-    found: list[Block] = []
-
-    def note(observable: str, unit: str, value: float | None, part: str | None, reason: str | None = None) -> None:
-        order = first + len(found)
-        block = Block(
-            arm=arm,
-            observable=observable,
-            unit=unit,
-            workload=workload,
-            value=value,
-            order=order,
-            part=part,
-            reason=reason,
-        )
-        found.append(block)
-
-    kernels = list(dict.fromkeys(launch.kernel for launch in launches))
-    for kernel in kernels:
-        mine = [launch for launch in launches if launch.kernel == kernel]
-        _note_work(note, mine, codes, kernel)
-        note("registers", "1", max(codes[x.cubin].registers for x in mine), kernel)
-        note("spill_bytes", "B", max(codes[x.cubin].spill_bytes for x in mine), kernel)
-        note("programs", "1", max(x.programs for x in mine), kernel)
-        note("programs_per_sm", "1", min(programs_per_sm(x, codes[x.cubin]) for x in mine), kernel)
-    _note_work(note, launches, codes, None)
-    note("programs", "1", max(x.programs for x in launches), None)
-    note("launches", "1", len(launches), None)
-    _note_width(note, launches, codes)
-    return found
-
-
-def _mufu(code: Code) -> int:
-    return sum(code.mufu.values())
-
-
-def _instructions(code: Code) -> int:
-    return code.instructions
-
-
-def _note_work(note: Any, launches: Sequence[Launch], codes: Codes, part: str | None) -> None:
-    looping = [x.kernel for x in launches if codes[x.cubin].loops]
-    reason = f"kernel `{looping[0]}` has a loop: its code does not tell how often it runs" if looping else None
-    for observable, per_warp in (("warp_instructions", _instructions), ("mufu", _mufu)):
-        total = sum(per_warp(codes[x.cubin]) * x.warps for x in launches)
-        note(observable, "1", None if looping else total, part, reason)
-
-
-def _note_width(note: Any, launches: Sequence[Launch], codes: Codes) -> None:
-    weight = [(codes[x.cubin], x.warps) for x in launches]
-    total = sum(code.global_bytes * n for code, n in weight)
-    if any(code.bulk_copies for code, _ in weight):
-        note("wide_share", "1", None, None, "bulk copies have no width in the code")
-    elif total == 0:
-        note("wide_share", "1", None, None, "no global loads or stores")
-    else:
-        note("wide_share", "1", sum(code.global_wide_bytes * n for code, n in weight) / total, None)
+def _arm_blocks(
+    problem: Problem, arm: Arm, arch: int, source: str, compiled: Compiled, codes: Codes, interpreted: Evidence | None,
+    primary: bool, first: int,
+) -> list[Block]:  # fmt: skip
+    """Every workload of one arm on one architecture; bytes do not depend on it and are noted once."""
+    lines: dict[str, dict[int, Line]] = {}
+    blocks: list[Block] = []
+    for workload in problem.workloads.timings:
+        launches = compiled.workloads[workload.name]
+        for launch in launches:
+            lines.setdefault(launch.kernel, lines_of(source, launch.kernel))
+        shape = Shape(
+            arm=arm, workload=workload.name, launches=launches, arch=None if primary else f"sm_{arch}",
+            gpu=gpu_of(arch), lines=lines, shares=line_shares(problem, compiled, workload, arm, lines, interpreted),
+        )  # fmt: skip
+        blocks += static_blocks(shape, codes, first + len(blocks))
+        if primary:
+            blocks += bytes_moved(problem, compiled, workload, arm, interpreted, first + len(blocks))
+    return blocks
 
 
 def _changes(problem: Problem, compiled: dict[Arm, Compiled], codes: dict[Arm, Codes], first: int) -> list[Block]:
@@ -169,10 +147,18 @@ def _changes(problem: Problem, compiled: dict[Arm, Compiled], codes: dict[Arm, C
 
 
 def _table(problem: Problem, compiled: Compiled, codes: Codes) -> dict[str, Any]:
-    """Everything known of each kernel, for the artifact file."""
+    """Everything known of each kernel, line and launch, for the artifact file."""
     return {
-        "codes": {name: code.model_dump(mode="json") for name, code in codes.items()},
+        "codes": {name: code.model_dump(mode="json") | {"lines": _lines(code)} for name, code in codes.items()},
         "launches": {
-            w.name: [x.model_dump(mode="json") for x in compiled.workloads[w.name]] for w in problem.workloads.timings
+            w.name: [
+                x.model_dump(mode="json") | {"occupancy": occupancy_of(x, codes[x.cubin]).model_dump(mode="json")}
+                for x in compiled.workloads[w.name]
+            ]
+            for w in problem.workloads.timings
         },
     }
+
+
+def _lines(code: Code) -> dict[int, Any]:
+    return {line: work.model_dump(mode="json") for line, work in code.lines.items()}

@@ -3,17 +3,18 @@
 from tasks.records import Arm, Block
 
 WORK = "warp_instructions"
-SM_COUNT = 132  # of an H200; fewer programs than this leave some of them idle
 
 
 class Table:
-    """Blocks by arm, observable, workload and part."""
+    """Blocks of one architecture by arm, observable, workload and part. `arch` None is that of the environment."""
 
-    def __init__(self, blocks: tuple[Block, ...]) -> None:
-        self._values = {(b.arm, b.observable, b.workload, b.part): b.value for b in blocks}
-        self.units = {b.observable: b.unit for b in blocks}
-        self._reasons = {(b.observable, b.workload): b.reason for b in blocks if b.reason is not None}
-        self.workloads = list(dict.fromkeys(b.workload for b in blocks))
+    def __init__(self, blocks: tuple[Block, ...], arch: str | None = None) -> None:
+        mine = [b for b in blocks if b.arch == arch]
+        self.arch = arch
+        self._values = {(b.arm, b.observable, b.workload, b.part): b.value for b in mine}
+        self.units = {b.observable: b.unit for b in mine}
+        self._reasons = {(b.observable, b.workload): b.reason for b in mine if b.reason is not None}
+        self.workloads = list(dict.fromkeys(b.workload for b in mine))
 
     def value(self, arm: Arm, observable: str, workload: str, part: str | None = None) -> float | None:
         return self._values.get((arm, observable, workload, part))
@@ -43,3 +44,9 @@ class Table:
     def largest(self) -> str:
         """The workload with the most work: the one whose absolute figures are quoted."""
         return max(self.workloads, key=lambda w: self.value(Arm.CANDIDATE, WORK, w) or 0.0)
+
+
+def tables(blocks: tuple[Block, ...]) -> list[Table]:
+    """One for each architecture, that of the environment first. They are never compared with each other."""
+    found = dict.fromkeys([None, *(b.arch for b in blocks)])
+    return [Table(blocks, arch) for arch in found]

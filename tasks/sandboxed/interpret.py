@@ -18,6 +18,7 @@ import numpy as np
 import rounding
 import torch
 import worker
+from counts import Counts
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
 from vault import Vault
@@ -32,8 +33,10 @@ class Launches:
         self.watch, self.seen, self.written = watch, [], {}
         self.snapshots = {}
         self.lacking = False
+        self.counts = Counts()
 
     def install(self):
+        self.counts.install()
         run = interpreter.InterpretedFunction.run
         set_grid = interpreter.interpreter_builder.set_grid_dim
 
@@ -54,7 +57,8 @@ class Launches:
                     self.watch.own(kernel.__name__, value)
                 with self.watch.vault.closing(False):
                     self.unchanged_outside()
-                    result = run(kernel, *args, grid=self.out_of_reach(grid), warmup=warmup, **kwargs)
+                    with self.counts.launch(kernel):
+                        result = run(kernel, *args, grid=self.out_of_reach(grid), warmup=warmup, **kwargs)
                     self.snapshot()
             finally:
                 self.watch.paused = paused
@@ -180,11 +184,14 @@ def run_check(entry, request, check, stored, launches, watch):
     kept = {name: given[name].clone() for name, x in specs.items() if x["role"] == "in_place"}
     outputs = {name: [] for name, x in specs.items() if x["role"] == "out"}
     usual, shown = None, []
+    launches.counts.begin()
     for step in range(check["steps"]):
         copy_slots(check, stored, step, kept)
         tensors = watch.vault.give(step_tensors(given, specs, step) | kept)
         run_step(entry, request, check, tensors, launches, watch)
         kept = {name: tensors[name] for name in kept}
+        if step + 1 == check["counted_steps"]:
+            launches.counts.keep(check["workload"])
         usual = launches.seen if usual is None else usual
         if not shown or launches.seen != usual:
             shown = launches.seen
@@ -222,7 +229,8 @@ def main():
         )
         return
     np.savez(worker.STAGE / "outputs.npz", nonce=np.array(request["nonce"]), **arrays)
-    worker.write_result(request, self_test=None, fault=None, workloads=workloads, skipped=skipped)
+    counted = launches.counts.kept
+    worker.write_result(request, self_test=None, fault=None, workloads=workloads, skipped=skipped, counted=counted)
 
 
 main()

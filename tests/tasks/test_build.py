@@ -64,7 +64,8 @@ def test_a_ptxas_that_was_chosen_is_the_one_that_compiles(
     chosen.write_text(f'#!/bin/sh\n[ $# -gt 1 ] && echo chosen-one >&2 && exit 9\nexec {ptxas(90)} "$@"\n')
     chosen.chmod(0o755)
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(chosen))
-    build = build_kernel(tiny, candidate(tiny.incumbent.source, BV=16), HYPOTHESIS, arms=(Arm.CANDIDATE,))
+    new = candidate(tiny.incumbent.source + "\n# in no cache\n")
+    build = build_kernel(tiny, new, HYPOTHESIS, arms=(Arm.CANDIDATE,))
     assert build.failure is not None
 
 

@@ -16,16 +16,22 @@ from tasks.records import Arm, Evidence, Finding, Interval, Outcome, Prediction,
 INC, CAN = Arm
 
 
-def static(mufu: tuple[float, float], programs: tuple[float, float] = (64.0, 64.0)) -> Evidence:
+LINES = "kda_decode lines 29-33 along axis 0"
+
+
+def static(programs: tuple[float, float] = (64.0, 64.0), repeated: tuple[float, float] = (1.0, 1.0)) -> Evidence:
     blocks = []
-    for arm, count, grid in ((INC, mufu[0], programs[0]), (CAN, mufu[1], programs[1])):
+    for arm, grid, times in zip(Arm, programs, repeated, strict=True):
         blocks += [
             block(arm, "warp_instructions", 1000.0),
             block(arm, "warp_instructions", 1000.0, part="k"),
-            block(arm, "mufu", count),
             block(arm, "programs", grid),
             block(arm, "launches", 1.0 if arm is INC else 2.0),
+            block(arm, "repetitions", times),
         ]
+        if times > 1:
+            blocks += [block(arm, "repetitions", times, part=LINES)]
+            blocks += [block(arm, f"repeated_{x}", 10.0, part=LINES) for x in ("warp_instructions", "mufu")]
     return evidence(Rung.STATIC, *blocks)
 
 
@@ -34,26 +40,48 @@ def interval(estimate: float, low: float, high: float, observable: str = "e2e_me
     return Interval.model_validate({**fields, "estimate": estimate, "low": low, "high": high})
 
 
-def test_special_functions_that_fall_to_a_quarter_were_done_four_times() -> None:
-    (finding,) = rules.repeated_work(static((400.0, 100.0)))
-    assert "4 times over" in finding.implies
+def test_lines_that_tiles_repeat_are_a_code_path_with_their_multiple() -> None:
+    (finding,) = rules.repeated_work(static(repeated=(4.0, 1.0)))
+    assert finding.locus.name == LINES
+    assert (finding.incumbent, finding.candidate) == (4.0, 1.0)
+    assert "in the incumbent each of 4 programs computes the same" in finding.implies
     assert finding.status == "inferred"
-    assert finding.next_test is not None
+    assert finding.next_test is None
 
 
-@pytest.mark.parametrize("mufu", [(400.0, 390.0), (400.0, 150.0), (400.0, 0.0)])
-def test_a_ratio_that_is_no_whole_number_is_no_repetition(mufu: tuple[float, float]) -> None:
-    assert rules.repeated_work(static(mufu)) == []
+def test_lines_that_the_candidate_still_repeats_ask_for_a_next_test() -> None:
+    (finding,) = rules.repeated_work(static(repeated=(4.0, 8.0)))
+    assert (finding.incumbent, finding.candidate) == (4.0, 8.0)
+    assert "merge the tiles" in str(finding.next_test)
+
+
+def test_a_kernel_without_repeated_lines_has_no_such_finding() -> None:
+    assert rules.repeated_work(static()) == []
+
+
+def test_the_least_time_to_move_the_bytes_is_an_estimate_that_says_where_it_was_counted() -> None:
+    moved = [
+        block(arm, f"{kind}_bytes", value, unit="B", part="counted at tp1_bf16")
+        for arm, unique in ((INC, 4.8e9), (CAN, 2.4e9))
+        for kind, value in (("unique", unique), ("requested", 2 * unique))
+    ]
+    (finding,) = rules.memory_floor(evidence(Rung.STATIC, *static().blocks, *moved))
+    assert "estimate, no time was measured" in finding.implies
+    assert "1e+03 → 500 us on H200 (4.8 TB/s)" in finding.implies
+    assert "600 → 300 us on B200 (8 TB/s)" in finding.implies
+    assert "counted at tp1_bf16" in finding.implies
+    assert finding.status == "inferred"
+    assert rules.memory_floor(static()) == []
 
 
 def test_a_grid_that_leaves_multiprocessors_idle_is_named_by_its_shape() -> None:
-    (finding,) = rules.idle_multiprocessors(static((4.0, 4.0), programs=(256.0, 64.0)))
+    (finding,) = rules.idle_multiprocessors(static((256.0, 64.0)))
     assert finding.locus.kind == "input_condition"
-    assert rules.idle_multiprocessors(static((4.0, 4.0), programs=(64.0, 64.0))) == []
+    assert rules.idle_multiprocessors(static((64.0, 64.0))) == []
 
 
 def test_another_launch_is_a_cost_that_instructions_do_not_show() -> None:
-    assert rules.launches_and_parts(static((4.0, 4.0)))[0].delta == 1.0
+    assert rules.launches_and_parts(static())[0].delta == 1.0
 
 
 def test_a_change_of_ttft_is_told_apart_by_layer() -> None:
@@ -119,9 +147,11 @@ def test_rules_reach_the_verdict() -> None:
     view = experiment(kernel_hypothesis(question="same results"))  # type: ignore[arg-type]
     view = view.with_record(build(view.hypothesis))
     right = evidence(Rung.NUMERICS, *(block(arm, "out_rel_error", 1e-7) for arm in Arm))
-    verdict = decide(view.with_record(right).with_record(static((400.0, 100.0))), load_problem("kda_decode").criteria)
+    verdict = decide(
+        view.with_record(right).with_record(static(repeated=(4.0, 1.0))), load_problem("kda_decode").criteria
+    )
     assert verdict is not None
-    assert any("4 times over" in finding.implies for finding in verdict.findings)
+    assert any("each of 4 programs" in finding.implies for finding in verdict.findings)
 
 
 @given(st.integers(0, 400), st.integers(300, 4000), st.text(min_size=1, max_size=3000))

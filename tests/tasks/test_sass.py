@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tasks import bubblewrap
 from tasks.compiled import Compiled, compile_arm
+from tasks.disassembly import Unreadable
 from tasks.problem import Problem
-from tasks.sass import Unreadable, read_code, text_sections, text_sha256
+from tasks.sass import read_code, text_sections, text_sha256
 from tasks.toolchain import environment
 
 pytestmark = pytest.mark.usefixtures("shared_builds")
@@ -28,6 +30,23 @@ def test_text_is_the_same_from_two_cold_caches_in_two_folders(
         digests.append([text_sha256(cubin) for cubin in cubins(compiled)])
         shutil.rmtree(tmp_path / name)
     assert digests[0] == digests[1]
+
+
+def test_text_is_the_same_with_and_without_line_information(
+    tiny: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFRA_AGENT_HOME", str(tmp_path / "with"))
+    usual = cubins(compile_arm(tiny, tiny.incumbent, environment(90)))
+    fixed = bubblewrap._environment()
+    monkeypatch.setattr(bubblewrap, "_environment", lambda: fixed | {"TRITON_DISABLE_LINE_INFO": "1"})
+    monkeypatch.setenv("INFRA_AGENT_HOME", str(tmp_path / "without"))
+    bare = cubins(compile_arm(tiny, tiny.incumbent, environment(90)))
+    assert usual != bare
+    assert [text_sha256(cubin) for cubin in usual] == [text_sha256(cubin) for cubin in bare]
+    with_lines, without = read_code(usual[0]), read_code(bare[0])
+    assert set(without.lines) == {0}
+    assert 0 not in with_lines.lines
+    assert without.instructions == with_lines.instructions
 
 
 def test_counts_of_the_incumbent_are_plausible(tiny: Problem) -> None:

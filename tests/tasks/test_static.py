@@ -9,6 +9,7 @@ from kernel_sources import candidate, catalogue, other_kernel
 from serving.home import home
 from tasks.build import build_kernel
 from tasks.compiled import compile_arm
+from tasks.judge_static import judge_static
 from tasks.problem import Problem
 from tasks.records import Arm, Block, Evidence, KernelCandidate, digest
 from tasks.static import measure_static
@@ -26,15 +27,28 @@ def measure(problem: Problem, source: KernelCandidate, arms: tuple[Arm, ...] = B
     return measure_static(problem, source, build_kernel(problem, source, digest("a hypothesis"), arms=arms), arms=arms)
 
 
-def block(evidence: Evidence, arm: Arm, observable: str, part: str | None = None, workload: str = "tp8_b8") -> Block:
-    (found,) = [
-        b for b in evidence.blocks if (b.arm, b.observable, b.part, b.workload) == (arm, observable, part, workload)
-    ]
+def block(
+    evidence: Evidence,
+    arm: Arm,
+    observable: str,
+    part: str | None = None,
+    workload: str = "tp8_b8",
+    arch: str | None = None,
+) -> Block:
+    wanted = (arm, observable, part, workload, arch)
+    (found,) = [b for b in evidence.blocks if (b.arm, b.observable, b.part, b.workload, b.arch) == wanted]
     return found
 
 
-def value(evidence: Evidence, arm: Arm, observable: str, part: str | None = None, workload: str = "tp8_b8") -> float:
-    found = block(evidence, arm, observable, part, workload).value
+def value(
+    evidence: Evidence,
+    arm: Arm,
+    observable: str,
+    part: str | None = None,
+    workload: str = "tp8_b8",
+    arch: str | None = None,
+) -> float:
+    found = block(evidence, arm, observable, part, workload, arch).value
     assert found is not None
     return found
 
@@ -61,7 +75,7 @@ def test_totals_are_one_warps_instructions_times_warps_times_programs(tiny: Prob
     small, large = (value(evidence, Arm.INCUMBENT, "warp_instructions", workload=w) for w in ("tp8_b1", "tp8_b8"))
     assert large == 8 * small
     assert value(evidence, Arm.INCUMBENT, "programs") == 4 * 8 * 8
-    (file,) = evidence.files
+    file, _ = evidence.files
     table = json.loads(Path(home(), file.path).read_text())
     (code,) = table["incumbent"]["codes"].values()
     assert small == code["instructions"] * 1 * 4 * 8 * 1
@@ -102,11 +116,75 @@ def test_a_lost_alignment_shows_as_lost_width(tiny: Problem) -> None:
     assert wide[1] < wide[0] - 0.5
 
 
-def test_blackwell_code_is_built_and_read_too(tiny: Problem) -> None:
+def test_both_architectures_are_looked_at_and_the_builds_own_decides(tiny: Problem) -> None:
+    evidence = measure(tiny, catalogue("reciprocal"))
+    facts = evidence.environment.facts
+    assert facts["arch"] == "sm_90"
+    assert facts["ptxas_sm_100"] == environment(100).facts["ptxas"]
+    counts = {arch: value(evidence, Arm.INCUMBENT, "warp_instructions", arch=arch) for arch in (None, "sm_100")}
+    assert counts[None] != counts["sm_100"]
+    assert value(evidence, Arm.CANDIDATE, "warp_instructions", arch="sm_100") < counts["sm_100"]
+    first, second = (json.loads(Path(home(), file.path).read_text()) for file in evidence.files)
+    assert (first["arch"], second["arch"]) == ("sm_90", "sm_100")
+    judged = judge_static(evidence, tiny.criteria, answers=True)
+    assert f"{100 * (value(evidence, Arm.CANDIDATE, 'warp_instructions') / counts[None] - 1):+.1f} %" in judged.reason
+    assert [f.locus.name for f in judged.findings if f.locus.kind == "code_change"] == ["sm_100"]
+
+
+def test_a_spill_on_the_other_architecture_is_a_gate_too(tiny: Problem) -> None:
+    evidence = measure(tiny, catalogue("reciprocal"))
+    spilled = [
+        b.model_copy(update={"value": 8.0}) if (b.observable, b.arch, b.arm) == ("spill_bytes", "sm_100", "candidate") else b
+        for b in evidence.blocks
+    ]  # fmt: skip
+    judged = judge_static(evidence.model_copy(update={"blocks": tuple(spilled)}), tiny.criteria, answers=True)
+    assert judged.outcome == "REJECTED"
+    assert "on sm_100" in judged.reason
+
+
+def test_a_build_for_blackwell_is_judged_by_its_own_counts(tiny: Problem) -> None:
     build = build_kernel(tiny, catalogue("reciprocal"), digest("a hypothesis"), arch=100)
     evidence = measure_static(tiny, catalogue("reciprocal"), build)
     assert evidence.environment.facts["arch"] == "sm_100"
+    assert "ptxas_sm_90" in evidence.environment.facts
     assert value(evidence, Arm.CANDIDATE, "warp_instructions") < value(evidence, Arm.INCUMBENT, "warp_instructions")
+
+
+@pytest.mark.parametrize(("tile", "times"), [(16, 8), (32, 4), (64, 2)])
+def test_the_lines_that_every_tile_repeats_are_named_with_how_many_times(tiny: Problem, tile: int, times: int) -> None:
+    evidence = measure(tiny, candidate(tiny.incumbent.source, BV=tile), (Arm.CANDIDATE,))
+    (repeated,) = [
+        b for b in evidence.blocks if b.observable == "repetitions" and b.part and b.workload == "tp8_b8" and not b.arch
+    ]
+    assert repeated.value == times
+    norms_and_gate = [
+        i for i, x in enumerate(tiny.incumbent.source.splitlines(), 1) if "tl.sqrt(" in x or "gate =" in x
+    ]
+    assert f"lines {norms_and_gate[0]}-" in str(repeated.part)
+    assert "along axis 0" in str(repeated.part)
+    share = value(evidence, Arm.CANDIDATE, "repeated_mufu") / value(evidence, Arm.CANDIDATE, "mufu")
+    assert share > 0.5
+
+
+def test_a_hoisted_prologue_is_repeated_by_no_tile(tiny: Problem) -> None:
+    evidence = measure(tiny, catalogue("hoist_gate"))
+    assert [value(evidence, arm, "repetitions") for arm in BOTH] == [4, 1]
+    assert value(evidence, Arm.CANDIDATE, "repeated_warp_instructions") == 0
+    assert not [b for b in evidence.blocks if b.arm is Arm.CANDIDATE and b.observable == "repetitions" and b.part]
+
+
+def test_every_instruction_is_attributed_to_a_line_of_the_kernel(tiny: Problem) -> None:
+    file, _ = measure(tiny, tiny.incumbent, (Arm.CANDIDATE,)).files
+    (code,) = json.loads(Path(home(), file.path).read_text())["candidate"]["codes"].values()
+    source = tiny.incumbent.source.splitlines()
+    assert sum(x["instructions"] for x in code["lines"].values()) == code["instructions"]
+    assert sum(x["mufu"] for x in code["lines"].values()) == sum(code["mufu"].values())
+    roots = {
+        source[int(line) - 1].strip()[:5]
+        for line, x in code["lines"].items()
+        if x["mufu"] == 2 and "sqrt" in source[int(line) - 1]
+    }
+    assert roots == {"query", "key ="}
 
 
 def test_each_block_of_a_cluster_counts_as_work(tiny: Problem) -> None:

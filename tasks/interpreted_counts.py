@@ -1,0 +1,98 @@
+"""What the interpreter counted in the checks, as blocks of the numerics evidence, and what it means for production shapes.
+
+A production shape takes over the counts of the check that covers it (tasks/coverage.py): bytes in proportion to the batch,
+as its programs are, and the share of programs in which a line runs as it is.
+"""
+
+from collections.abc import Mapping
+
+from tasks.compiled import Compiled, Launch
+from tasks.coverage import covering
+from tasks.definition import Check, Timing
+from tasks.interpreted import Counted, counted_steps
+from tasks.line_axes import Line
+from tasks.problem import Problem
+from tasks.records import Arm, Block, Evidence
+
+BYTES = ("requested_bytes", "unique_bytes")
+SHARE = "line_share"
+COUNTED_AT = "counted at "
+NOT_COUNTED = "bytes are counted in the interpreter: ask `check numerics`, or `run`"
+
+
+def counted_blocks(problem: Problem, arm: Arm, counted: Mapping[str, Mapping[str, Counted]], first: int) -> list[Block]:
+    """Per check and kernel: bytes of one step, and the share of programs of each line that does not run in all."""
+    found: list[Block] = []
+
+    def note(observable: str, unit: str, check: Check, part: str, value: float) -> None:
+        block = Block(
+            arm=arm, observable=observable, unit=unit, workload=check.name, value=value, part=part,
+            order=first + len(found),
+        )  # fmt: skip
+        found.append(block)
+
+    for check in problem.workloads.checks:
+        steps = counted_steps(problem, check)
+        for kernel, seen in counted.get(check.name, {}).items() if steps else ():
+            note("requested_bytes", "B", check, kernel, seen.requested_bytes / steps)
+            note("unique_bytes", "B", check, kernel, seen.unique_bytes / steps)
+            programs = max(seen.ran_in.values(), default=0)
+            for line, ran in sorted(seen.ran_in.items()):
+                if ran < programs:
+                    note(SHARE, "1", check, f"{kernel}:{line}", ran / programs)
+    return found
+
+
+def line_shares(
+    problem: Problem, compiled: Compiled, timing: Timing, arm: Arm, lines: Mapping[str, Mapping[int, Line]],
+    interpreted: Evidence | None,
+) -> dict[str, dict[int, float]]:  # fmt: skip
+    """Kernel → line → share of programs in which it runs, where that is known and below 1.
+
+    Left out, and so counted in full, are lines for which the index of a program decides along an axis of another size.
+    """
+    check = covering(problem, compiled, timing) if interpreted is not None else None
+    if interpreted is None or check is None:
+        return {}
+    grids = {x.kernel: (x.grid, y.grid) for x, y in zip(*_launches(compiled, timing, check), strict=True)}
+    by_statement: dict[str, dict[int, float]] = {}
+    for block in interpreted.blocks:
+        if (block.arm, block.observable, block.workload) == (arm, SHARE, check.name) and block.part and block.value:
+            kernel, _, number = block.part.rpartition(":")
+            line = lines.get(kernel, {}).get(int(number))
+            if line is not None and all(grids[kernel][0][axis] == grids[kernel][1][axis] for axis in line.decided):
+                shares = by_statement.setdefault(kernel, {})
+                shares[line.statement] = max(block.value, shares.get(line.statement, 0.0))
+    return {
+        kernel: {n: shares[line.statement] for n, line in lines[kernel].items() if line.statement in shares}
+        for kernel, shares in by_statement.items()
+    }
+
+
+def bytes_moved(
+    problem: Problem, compiled: Compiled, timing: Timing, arm: Arm, interpreted: Evidence | None, first: int
+) -> list[Block]:
+    """Bytes of a whole step, scaled from the check that its `part` names; unknown where none covers the shape."""
+    check = covering(problem, compiled, timing) if interpreted is not None else None
+    found = []
+    for order, observable in enumerate(BYTES, first):
+        counted = [
+            b.value
+            for b in (interpreted.blocks if interpreted and check else ())
+            if check and (b.arm, b.observable, b.workload) == (arm, observable, check.name) and b.value is not None
+        ]
+        scale = problem.batch_of(timing) / problem.batch_of(check) if check else 0.0
+        reason = NOT_COUNTED if interpreted is None else "no check of whole cycles covers this shape"
+        found.append(
+            Block(
+                arm=arm, observable=observable, unit="B", workload=timing.name, order=order,
+                value=scale * sum(counted) if counted else None,
+                part=f"{COUNTED_AT}{check.name}" if check and counted else None,
+                reason=None if counted else reason,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _launches(compiled: Compiled, *workloads: Timing) -> list[tuple[Launch, ...]]:
+    return [compiled.workloads[x.name] for x in workloads]
