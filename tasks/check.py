@@ -35,7 +35,7 @@ def check(rung: Rung, target: Path) -> Check:
             rung, target, Judgement.rejected(f"does not build: {build.failure}"), _unbuilt(rung, build, problem)
         )
     evidence = _measure(rung, problem, candidate, build)
-    return _check(rung, target, judge(evidence, problem.criteria, answers=False), evidence)
+    return _check(rung, target, judge(evidence, problem.criteria), evidence)
 
 
 def _problem_of(target: Path) -> Problem:

@@ -39,6 +39,10 @@ class StaticCriteria(_Part):
     max_wide_share_loss_pct: NotNegative
 
 
+class BytesCriteria(_Part):
+    smallest_effect_pct: NotNegative
+
+
 class MicrobenchCriteria(_Part):
     smallest_effect_pct: NotNegative
     max_regression_pct: NotNegative
@@ -50,6 +54,7 @@ class CriteriaFile(_Part):
     version: Annotated[int, Field(ge=1)]
     numerics: NumericsCriteria
     static: StaticCriteria
+    bytes: BytesCriteria | None = None
     microbench: MicrobenchCriteria
     limits: Limits
     approvers: Annotated[tuple[Text, ...], Field(min_length=1)]

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from tasks.accounting import cost_of
 from tasks.diagnose import diagnose
+from tasks.judge_bytes import judge_bytes
 from tasks.judge_microbench import judge_microbench
 from tasks.judge_numerics import judge_numerics
 from tasks.judge_service import judge_service
 from tasks.judge_static import judge_static
 from tasks.judgement import Criteria, Judgement
-from tasks.records import Arm, Evidence, Experiment, Outcome, Rung, Step, Verdict
+from tasks.records import Arm, Evidence, Experiment, Outcome, Question, Rung, Step, Verdict
 
 JUDGES: dict[Rung, Callable[[Evidence, Criteria, bool], Judgement]] = {
     Rung.STATIC: judge_static,
@@ -21,6 +22,10 @@ JUDGES: dict[Rung, Callable[[Evidence, Criteria, bool], Judgement]] = {
     Rung.MICROBENCH: judge_microbench,
     Rung.SERVICE: judge_service,
 }
+# Questions that read another thing from the evidence of their rung than its gate does.
+ANSWERS: dict[Question, Callable[[Evidence, Criteria, bool], Judgement]] = {Question.FEWER_BYTES: judge_bytes}
+# Observed of one arm alone where only it has the launch options of a twin, or only it branches.
+OF_ONE_ARM = ("differing_elements", "line_share")
 
 
 def decide(experiment: Experiment, criteria: Criteria) -> Verdict | None:
@@ -32,7 +37,8 @@ def decide(experiment: Experiment, criteria: Criteria) -> Verdict | None:
         evidence = experiment.of(step.rung)
         if evidence is None:
             return _verdict(experiment, _over_budget(experiment, step), judged)
-        judgement = judge(evidence, criteria, answers=step.purpose == "answer")
+        question = experiment.hypothesis.question if step.purpose == "answer" else None
+        judgement = judge(evidence, criteria, question)
         judged.append(judgement)
         if step.purpose == "answer" and judgement.outcome is Outcome.PASSED and experiment.plan.confirms:
             return _confirmed(experiment, step, criteria, judgement, judged[:-1])
@@ -48,15 +54,15 @@ def _confirmed(
     again = experiment.confirmation(step.rung)
     if again is None:
         return _verdict(experiment, _over_budget(experiment, step), [*earlier, won])
-    judgement = judge(again, criteria, answers=True)
+    judgement = judge(again, criteria, experiment.hypothesis.question)
     first = ", ".join(f"{i.observable} {i.estimate:+.1f} %" for i in won.intervals[:1])
     reason = f"confirmation of a win among {experiment.plan.tried} tried (first run: {first}): {judgement.reason} [P4]"
     both = (*judgement.intervals, *(i.model_copy(update={"method": f"{i.method}; first run"}) for i in won.intervals))
     return _verdict(experiment, judgement.model_copy(update={"reason": reason, "intervals": both}), earlier)
 
 
-def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
-    """Judge one rung: as the answer to the question, or as a gate (outcome None means that it holds)."""
+def judge(evidence: Evidence, criteria: Criteria, question: Question | None = None) -> Judgement:
+    """Judge one rung: as the answer to a question, or without one as a gate (outcome None means that it holds)."""
     if evidence.not_run is not None:
         return Judgement.inconclusive(f"{evidence.rung}: not run: {evidence.not_run}")
     if evidence.candidate_fault is not None:
@@ -76,7 +82,8 @@ def judge(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
     missing = _missing(evidence)
     if missing is not None:
         return Judgement.broken(f"{evidence.rung}: {missing}")
-    judgement = JUDGES[evidence.rung](evidence, criteria, answers)
+    judge_rung = JUDGES[evidence.rung] if question is None else ANSWERS.get(question, JUDGES[evidence.rung])
+    judgement = judge_rung(evidence, criteria, question is not None)
     failed = judgement.outcome in (Outcome.REJECTED, Outcome.BROKEN)
     return judgement if unchecked is None or failed else unchecked
 
@@ -85,7 +92,8 @@ def _missing(evidence: Evidence) -> str | None:
     """What was observed of the incumbent and not of the candidate, on the rungs that observe both in the same way."""
     if evidence.rung not in (Rung.STATIC, Rung.NUMERICS):
         return None
-    seen = {arm: [(b.observable, b.workload, b.arch) for b in evidence.blocks if b.arm is arm] for arm in Arm}
+    both = [b for b in evidence.blocks if b.observable not in OF_ONE_ARM]
+    seen = {arm: [(b.observable, b.workload, b.arch) for b in both if b.arm is arm] for arm in Arm}
     lacking = [x for x in seen[Arm.INCUMBENT] if x not in set(seen[Arm.CANDIDATE])]
     return f"{lacking[0][0]} at {lacking[0][1]} was observed of the incumbent alone" if lacking else None
 

@@ -68,6 +68,7 @@ class Question(StrEnum):
     """What a hypothesis asks. Each is answered by exactly one rung (tasks/plan.py)."""
 
     LESS_WORK = "less emitted work"
+    FEWER_BYTES = "fewer bytes moved"
     SAME_RESULTS = "same results"
     FASTER_KERNEL = "faster kernel"
     MORE_OVERLAP = "more overlap"

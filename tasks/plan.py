@@ -13,6 +13,11 @@ ANSWERS: dict[Question, tuple[Rung, frozenset[str], str]] = {
         frozenset({"kernel_candidate"}),
         "the compiler's output shows how much work is emitted; no timing is needed",
     ),
+    Question.FEWER_BYTES: (
+        Rung.NUMERICS,
+        frozenset({"kernel_candidate"}),
+        "the interpreter counts what a step loads and stores, over whole cycles",
+    ),
     Question.SAME_RESULTS: (
         Rung.NUMERICS,
         frozenset({"kernel_candidate"}),

@@ -10,7 +10,7 @@ from tasks.decide import decide, judge
 from tasks.judge_service import is_decided
 from tasks.judgement import Judgement
 from tasks.plan import make_plan
-from tasks.records import Arm, Block, Engagement, Environment, Evidence, Experiment, Outcome, Rung, Verdict
+from tasks.records import Arm, Block, Engagement, Environment, Evidence, Experiment, Outcome, Question, Rung, Verdict
 
 INC, CAN = Arm
 PRIMARY = SCENARIO.primary
@@ -18,7 +18,7 @@ VETO = "e2e_mean_ms"
 
 
 def judged(evidence: Evidence) -> Judgement:
-    return judge(evidence, CRITERIA, answers=True)
+    return judge(evidence, CRITERIA, Question.BETTER_SERVICE)
 
 
 def with_effects(effects: dict[str, float], **how: float) -> list[Block]:

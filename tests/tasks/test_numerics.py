@@ -125,7 +125,7 @@ def covered(make_problem: Callable[..., Problem]) -> Problem:
 def test_less_work_at_the_head_counts_of_production_is_not_believed(covered: Problem, name: str) -> None:
     evidence = measure(covered, candidate(OTHER_AT_PRODUCTION[name]))
     assert "tp8_bf16" in misses(evidence, covered)
-    assert judge(evidence, covered.criteria, answers=False).outcome is Outcome.REJECTED
+    assert judge(evidence, covered.criteria).outcome is Outcome.REJECTED
 
 
 @pytest.mark.usefixtures("one_draw")
@@ -134,14 +134,14 @@ def test_a_production_shape_that_no_check_speaks_for_ends_inconclusive_with_its_
     covered: Problem, name: str
 ) -> None:
     source, words = NOT_COVERED[name]
-    judgement = judge(measure(covered, candidate(source)), covered.criteria, answers=False)
+    judgement = judge(measure(covered, candidate(source)), covered.criteria)
     assert judgement.outcome is Outcome.INCONCLUSIVE
     assert "results at tp8_b8 are covered by no check" in judgement.reason
     assert words in judgement.reason
 
 
 def test_a_kernel_that_only_the_interpreter_cannot_run_ends_inconclusive(tiny: Problem) -> None:
-    judgement = judge(measure(tiny, candidate(LIBDEVICE)), tiny.criteria, answers=False)
+    judgement = judge(measure(tiny, candidate(LIBDEVICE)), tiny.criteria)
     assert judgement.outcome is Outcome.INCONCLUSIVE
     assert "the Triton interpreter cannot run it: " in judgement.reason
     assert "libdevice.exp" in judgement.reason
@@ -171,7 +171,7 @@ def test_a_result_that_depends_on_the_place_in_the_batch_or_on_the_tiles_is_not_
     assert differing["permute B"]
     assert differing["BV=128"]
     assert differing["BV=16"] == differing["split H"] == 0
-    judgement = judge(evidence, problem.criteria, answers=False)
+    judgement = judge(evidence, problem.criteria)
     assert judgement.outcome is Outcome.REJECTED
     assert judgement.criterion is not None
     assert judgement.criterion.key == "numerics.max_differing_elements"
