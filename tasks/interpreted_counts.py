@@ -66,6 +66,7 @@ def line_shares(
             if f"{kernel}:{line.stretch}" in shares and all(ours[axis] == theirs[axis] for axis in line.decided)
         }
         for kernel, found in lines.items()
+        if kernel in grids
         for ours, theirs in [grids[kernel]]
     }
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from serving.engine_env import version_in_engine
 from serving.errors import Broken
 from tasks.artifacts import keep_json
 from tasks.build import ARCHITECTURES, BOTH, built_arms, compile_arms
@@ -18,6 +19,7 @@ from tasks.compiled import Compiled
 from tasks.disassembly import Unreadable
 from tasks.gpus import gpu_of
 from tasks.interpreted_counts import bytes_moved, line_shares
+from tasks.judge_static import ENGINE_TRITON, NO_TRITON
 from tasks.line_axes import Line, lines_of
 from tasks.problem import Problem
 from tasks.records import Arm, Block, Build, Environment, Evidence, KernelCandidate, Rung
@@ -63,7 +65,7 @@ def measure_static(
         subject=build.hypothesis_id,
         rung=Rung.STATIC,
         blocks=tuple(blocks),
-        environment=_facts(build.environment, facts),
+        environment=_facts(problem, build.environment, facts),
         evaluator_digest=problem.evaluator_digest,
         files=tuple(keep_json(table) for table in tables),
         wall_s=time.monotonic() - started,
@@ -75,9 +77,11 @@ def arch_of(environment: Environment) -> int:
     return int(environment.facts["arch"].removeprefix("sm_"))
 
 
-def _facts(built: Environment, others: dict[int, Environment]) -> Environment:
-    """The build's, and the assembler of each further architecture: counts of another one are not comparable."""
+def _facts(problem: Problem, built: Environment, others: dict[int, Environment]) -> Environment:
+    """The build's, the assembler of each further architecture, and the Triton of the engine that would run the kernel."""
     further = {f"ptxas_sm_{arch}": found.facts["ptxas"] for arch, found in others.items()}
+    if problem.definition.splice is not None:
+        further[ENGINE_TRITON] = version_in_engine("triton") or NO_TRITON
     return Environment(facts=built.facts | further)
 
 
