@@ -58,7 +58,7 @@ def look() -> list[Need]:
     """Every need, looked at on this machine. A look that fails is a need that is not met."""
     return [
         _package("prefect", "make setup"),
-        _package("triton", "make setup"),
+        _attempt("triton", _triton, "make setup"),
         _attempt("ptxas", _ptxas, "make setup; unset TRITON_PTXAS_PATH if it names no file"),
         _attempt("sandbox", _sandbox, "allow unprivileged user namespaces; candidates never run without a sandbox"),
         _tool("C++ compiler", ("c++", "g++", "clang++"), "apt-get install g++"),
@@ -103,11 +103,24 @@ def _gpu() -> Need:
     return Need("gpu", DRIVER.read_text().splitlines()[0], "")
 
 
+def _triton() -> str:
+    """With that of the engine, which should be the same for what a kernel compiles to here to be what runs there."""
+    from serving.engine_env import version_in_engine
+    from tasks.toolchain import triton_version
+
+    ours, engines = triton_version(), version_in_engine("triton")
+    if engines is None:
+        return f"{ours} (the engine environment has none: it runs no GPU kernels)"
+    if engines == ours:
+        return f"{ours}, as in the engine environment"
+    return f"{ours}, but {engines} in the engine environment: kernels get no further than static and numerics"
+
+
 def _ptxas() -> str:
-    from tasks.build import DEFAULT_ARCH
+    from tasks.build import ARCHITECTURES
     from tasks.toolchain import ptxas, ptxas_version
 
-    return ptxas_version(ptxas(DEFAULT_ARCH))
+    return ", ".join(f"{ptxas_version(ptxas(arch))} for sm_{arch}" for arch in ARCHITECTURES)
 
 
 def _sandbox() -> str:

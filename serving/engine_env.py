@@ -44,14 +44,30 @@ class Engine:
     content: str
 
 
+def engine_folder() -> Path:
+    """`INFRA_AGENT_ENGINE`, by default `.venv-engine` of this repository, whether it exists or not."""
+    return Path(os.environ.get("INFRA_AGENT_ENGINE") or REPOSITORY / ".venv-engine").expanduser().absolute()
+
+
+def version_in_engine(package: str) -> str | None:
+    """Version of a package in the engine environment; None without such an environment, or without the package in it."""
+    site = _site_packages(engine_folder())
+    found = next(iter(importlib.metadata.distributions(name=package, path=site)), None) if site else None
+    return found.version if found else None
+
+
+def _site_packages(folder: Path) -> list[str]:
+    return [str(path) for path in folder.glob("lib/python3.*/site-packages")]
+
+
 def engine() -> Engine:
-    """`INFRA_AGENT_ENGINE`, by default `.venv-engine` of this repository. Raises Broken when it cannot serve."""
-    folder = Path(os.environ.get("INFRA_AGENT_ENGINE") or REPOSITORY / ".venv-engine").expanduser().absolute()
+    """What is in the engine environment. Raises Broken when it cannot serve."""
+    folder = engine_folder()
     hint = "run `make engine`, or set `INFRA_AGENT_ENGINE` to a virtual environment that has it"
     python = folder / "bin" / "python"
     if not python.exists():
         raise Broken(f"there is no engine environment at `{folder}`", hint)
-    site = [str(path) for path in folder.glob("lib/python3.*/site-packages")]
+    site = _site_packages(folder)
     found = {d.metadata["Name"]: d for d in importlib.metadata.distributions(path=site)}
     if "sglang" not in found or found["sglang"].version != SGLANG:
         seen = f"sglang `{found['sglang'].version}`" if "sglang" in found else "no sglang"

@@ -32,8 +32,9 @@ class Answers(Record):
 
 
 class Counted(Record):
-    """Of one kernel in the counted steps: bytes, and in how many programs a line ran, for kernels that branch."""
+    """Of one kernel in the counted steps: bytes, and in how many of its programs a stretch of lines ran, by its first."""
 
+    programs: Annotated[int, Field(ge=0)]
     requested_bytes: Annotated[int, Field(ge=0)]
     unique_bytes: Annotated[int, Field(ge=0)]
     ran_in: dict[int, Annotated[int, Field(ge=0)]]

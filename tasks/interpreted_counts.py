@@ -21,7 +21,7 @@ NOT_COUNTED = "bytes are counted in the interpreter: ask `check numerics`, or `r
 
 
 def counted_blocks(problem: Problem, arm: Arm, counted: Mapping[str, Mapping[str, Counted]], first: int) -> list[Block]:
-    """Per check and kernel: bytes of one step, and the share of programs of each line that does not run in all."""
+    """Per check and kernel: bytes of one step, and the share of programs of each stretch that does not run in all."""
     found: list[Block] = []
 
     def note(observable: str, unit: str, check: Check, part: str, value: float) -> None:
@@ -36,10 +36,9 @@ def counted_blocks(problem: Problem, arm: Arm, counted: Mapping[str, Mapping[str
         for kernel, seen in counted.get(check.name, {}).items() if steps else ():
             note("requested_bytes", "B", check, kernel, seen.requested_bytes / steps)
             note("unique_bytes", "B", check, kernel, seen.unique_bytes / steps)
-            programs = max(seen.ran_in.values(), default=0)
             for line, ran in sorted(seen.ran_in.items()):
-                if ran < programs:
-                    note(SHARE, "1", check, f"{kernel}:{line}", ran / programs)
+                if ran < seen.programs:
+                    note(SHARE, "1", check, f"{kernel}:{line}", ran / seen.programs)
     return found
 
 
@@ -55,17 +54,20 @@ def line_shares(
     if interpreted is None or check is None:
         return {}
     grids = {x.kernel: (x.grid, y.grid) for x, y in zip(*_launches(compiled, timing, check), strict=True)}
-    by_statement: dict[str, dict[int, float]] = {}
-    for block in interpreted.blocks:
-        if (block.arm, block.observable, block.workload) == (arm, SHARE, check.name) and block.part and block.value:
-            kernel, _, number = block.part.rpartition(":")
-            line = lines.get(kernel, {}).get(int(number))
-            if line is not None and all(grids[kernel][0][axis] == grids[kernel][1][axis] for axis in line.decided):
-                shares = by_statement.setdefault(kernel, {})
-                shares[line.statement] = max(block.value, shares.get(line.statement, 0.0))
+    shares = {
+        block.part: block.value
+        for block in interpreted.blocks
+        if (block.arm, block.observable, block.workload) == (arm, SHARE, check.name) and block.value
+    }
     return {
-        kernel: {n: shares[line.statement] for n, line in lines[kernel].items() if line.statement in shares}
-        for kernel, shares in by_statement.items()
+        kernel: {
+            number: shares[f"{kernel}:{line.stretch}"]
+            for number, line in found.items()
+            if f"{kernel}:{line.stretch}" in shares and all(ours[axis] == theirs[axis] for axis in line.decided)
+        }
+        for kernel, found in lines.items()
+        if kernel in grids
+        for ours, theirs in [grids[kernel]]
     }
 
 

@@ -6,6 +6,7 @@ from tasks.judgement import Criteria, Judgement
 from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Outcome
 from tasks.static_table import WORK, Table, tables
 
+ENGINE_TRITON, NO_TRITON = "engine_triton", "absent"  # a fact of the environment, and what it is without one
 GATES = (
     ("spill_bytes", "static.max_spill_bytes", "spills registers to local memory"),
     ("registers", "static.max_registers", "uses more registers than allowed"),
@@ -18,12 +19,45 @@ def judge_static(evidence: Evidence, criteria: Criteria, answers: bool) -> Judge
     failed = next((found for one in (table, *others) if (found := _hard_gates(one, criteria))), None)
     if failed is not None:
         return failed
+    same = _engine_compiles_it(evidence)
     if not answers:
-        return Judgement(outcome=None, reason="no spills, registers within the limit, vector width kept")
-    findings = (*_work_findings(table), *(finding for other in others for finding in _elsewhere(other, table.largest)))
+        unlike = Judgement.inconclusive(f"static: {same.implies}") if same and _differs(evidence) else None
+        holds = Judgement(outcome=None, reason="no spills, registers within the limit, vector width kept")
+        return (unlike or holds).model_copy(update={"findings": (same,) if same else ()})
+    told = (same,) if same and _differs(evidence) else ()
+    findings = (
+        *_work_findings(table),
+        *told,
+        *(finding for other in others for finding in _elsewhere(other, table.largest)),
+    )
     if all(table.value(Arm.CANDIDATE, "code_changed", w) == 0 for w in table.workloads):
         return Judgement.rejected("no change: the same machine code in the same grids as the incumbent", None, findings)
     return _effect(table, criteria, findings)
+
+
+def _differs(evidence: Evidence) -> bool:
+    """Whether the engine that would run the kernel is known to compile it with another Triton."""
+    facts = evidence.environment.facts
+    return facts.get(ENGINE_TRITON, NO_TRITON) not in (NO_TRITON, facts.get("triton"))
+
+
+def _engine_compiles_it(evidence: Evidence) -> Finding | None:
+    """What keeps the code that was read from being the code that the engine runs; None if nothing is known to."""
+    facts = evidence.environment.facts
+    if facts.get(ENGINE_TRITON) in (None, facts.get("triton")):
+        return None
+    ours, theirs = facts.get("triton", "?"), facts[ENGINE_TRITON]
+    if _differs(evidence):
+        implies = f"read as Triton `{ours}` compiles it, but the engine has `{theirs}`, which emits other code: no dearer rung"
+        ask = "install the engine's Triton in the orchestrator's environment and build again"
+    else:
+        implies = f"read as Triton `{ours}` compiles it; the engine environment here has no Triton to compare with"
+        ask = "run where the engine has a GPU build, before the kernel is put into service"
+    locus = Locus(kind=LocusKind.CODE_PATH, name="triton of the engine")
+    return Finding(
+        locus=locus, observable="triton_version", unit="1", incumbent=None, candidate=None, delta=None, status="unknown",
+        implies=implies, next_test=ask,
+    )  # fmt: skip
 
 
 def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:

@@ -16,17 +16,18 @@ NONE: Axes = frozenset()
 ALL: Axes = frozenset((0, 1, 2))
 _PURE_MODULES = ("triton", "math")
 _PURE_BUILTINS = {"range", "min", "max", "abs", "int", "float", "len"}
+_COMPOUND = (ast.If, ast.For, ast.While)
 _LOADS = {"load", "load_tensor_descriptor"}
 _NOT_PURE = ("atomic", "inline_asm", "smid", "globaltimer")
 
 
 class Line(Record):
     """`values`: axes that what it computes depends on, with whether it runs at all. `decided`: axes whose index itself,
-    and not data that lies at it, decides whether it runs. `statement`: first line of its statement."""
+    and not data that lies at it, decides whether it runs. `stretch`: first line of those that run with it."""
 
     values: Axes
     decided: Axes
-    statement: int
+    stretch: int
 
 
 def lines_of(source: str, kernel: str) -> dict[int, Line]:
@@ -38,9 +39,9 @@ def lines_of(source: str, kernel: str) -> dict[int, Line]:
     values, indices = _Reading(tree, function, through_loads=True), _Reading(tree, function, through_loads=False)
     found, decided = values.lines(), indices.lines()
     return {
-        line: Line(values=found[line][0], decided=decided[line][1], statement=span.start)
-        for span in map(_span, _inside(function.body))
-        for line in span
+        line: Line(values=found[line][0], decided=decided[line][1], stretch=first)
+        for statement, first in _stretches(function.body)
+        for line in _span(statement)
     }
 
 
@@ -63,6 +64,16 @@ def _inside(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         yield statement
         yield from _inside([*getattr(statement, "body", []), *getattr(statement, "orelse", [])])
+
+
+def _stretches(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, int]]:
+    """Each statement with the first line of its stretch, which begins with a block, or after a branch or loop."""
+    first = 0
+    for before, statement in zip([None, *body], body, strict=False):
+        first = statement.lineno if before is None or isinstance(before, _COMPOUND) else first
+        yield statement, first
+        for inner in (getattr(statement, "body", []), getattr(statement, "orelse", [])):
+            yield from _stretches(inner)
 
 
 def _span(statement: ast.stmt) -> range:

@@ -12,6 +12,7 @@ from tasks.records import Record
 from tasks.sass import Code, LineWork
 
 COMPUTING = ("fp32", "mufu", "tensor")
+SMALLEST_SHARE = 0.01  # of the instructions of a step; less is not worth a line in a report
 
 
 class Repetition(Record):
@@ -26,7 +27,8 @@ class Repetition(Record):
 
     @property
     def name(self) -> str:
-        return f"{self.kernel} lines {ranges(self.lines)} along axis {self.axis}"
+        lines = "lines" if len(self.lines) > 1 else "line"
+        return f"{self.kernel} {lines} {ranges(self.lines)} along axis {self.axis}"
 
 
 def repetitions(launch: Launch, code: Code, lines: dict[int, Line]) -> list[Repetition]:

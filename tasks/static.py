@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from serving.engine_env import version_in_engine
 from serving.errors import Broken
 from tasks.artifacts import keep_json
 from tasks.build import ARCHITECTURES, BOTH, built_arms, compile_arms
@@ -18,14 +19,26 @@ from tasks.compiled import Compiled
 from tasks.disassembly import Unreadable
 from tasks.gpus import gpu_of
 from tasks.interpreted_counts import bytes_moved, line_shares
+from tasks.judge_static import ENGINE_TRITON, NO_TRITON
 from tasks.line_axes import Line, lines_of
 from tasks.problem import Problem
-from tasks.records import Arm, Block, Build, Environment, Evidence, KernelCandidate, Rung
+from tasks.records import Arm, Block, Build, Environment, Evidence, KernelCandidate, Record, Rung
 from tasks.sass import Code, read_code
 from tasks.static_blocks import Codes, Shape, occupancy_of, static_blocks
 from tasks.toolchain import environment
 
 DISASSEMBLERS = 4
+
+
+class Reading(Record):
+    """The machine code of one arm on one architecture. The problem has the sizes that the arm chose."""
+
+    problem: Problem
+    arm: Arm
+    source: str
+    arch: int
+    compiled: Compiled
+    codes: Codes
 
 
 def measure_static(
@@ -45,25 +58,24 @@ def measure_static(
     compiled = {primary: built_arms(problem, candidate, build, arms)}
     facts = {arch: environment(arch) for arch in ARCHITECTURES if arch != primary}
     compiled |= {arch: compile_arms(problem, candidate, facts[arch], arms) for arch in facts}
-    blocks: list[Block] = []
-    tables: list[dict[str, Any]] = []
+    sources = {Arm.INCUMBENT: problem.incumbent, Arm.CANDIDATE: candidate}
     faults: list[str] = []
-    for arch, found in compiled.items():
-        codes = {arm: _codes(problem, arm, arch, found[arm], faults) for arm in arms}
-        read = {arm: x for arm, x in codes.items() if x is not None}
-        for arm, code in read.items():
-            source = (problem.incumbent if arm is Arm.INCUMBENT else candidate).source
-            blocks += _arm_blocks(
-                problem, arm, arch, source, found[arm], code, interpreted, arch == primary, len(blocks)
-            )
-        if arch == primary and set(read) == set(BOTH):
-            blocks += _changes(problem, found, read, len(blocks))
-        tables.append({"arch": f"sm_{arch}"} | {arm: _table(problem, found[arm], code) for arm, code in read.items()})
+    readings = [
+        reading
+        for arch, built in compiled.items()
+        for arm in arms
+        if (reading := _read(problem, sources[arm], arm, arch, built[arm], faults)) is not None
+    ]
+    blocks: list[Block] = []
+    for reading in readings:
+        blocks += _blocks(reading, interpreted, reading.arch == primary, len(blocks))
+    blocks += _changes([x for x in readings if x.arch == primary], len(blocks))
+    tables = [{"arch": f"sm_{a}"} | {x.arm: _table(x) for x in readings if x.arch == a} for a in compiled]
     return Evidence(
         subject=build.hypothesis_id,
         rung=Rung.STATIC,
         blocks=tuple(blocks),
-        environment=_facts(build.environment, facts),
+        environment=_facts(problem, build.environment, facts),
         evaluator_digest=problem.evaluator_digest,
         files=tuple(keep_json(table) for table in tables),
         wall_s=time.monotonic() - started,
@@ -75,25 +87,18 @@ def arch_of(environment: Environment) -> int:
     return int(environment.facts["arch"].removeprefix("sm_"))
 
 
-def _facts(built: Environment, others: dict[int, Environment]) -> Environment:
-    """The build's, and the assembler of each further architecture: counts of another one are not comparable."""
+def _facts(problem: Problem, built: Environment, others: dict[int, Environment]) -> Environment:
+    """The build's, the assembler of each further architecture, and the Triton of the engine that would run the kernel."""
     further = {f"ptxas_sm_{arch}": found.facts["ptxas"] for arch, found in others.items()}
+    if problem.definition.splice is not None:
+        further[ENGINE_TRITON] = version_in_engine("triton") or NO_TRITON
     return Environment(facts=built.facts | further)
 
 
-def machine_code(problem: Problem, compiled: Compiled, codes: Codes) -> dict[str, list[object]]:
-    """What runs, per timing workload: `.text` digest, grid, warps and shared memory of each launch, in order."""
-    return {
-        workload.name: [
-            [codes[x.cubin].text_sha256, list(x.grid), x.num_warps, x.num_ctas, x.shared_bytes]
-            for x in compiled.workloads[workload.name]
-        ]
-        for workload in problem.workloads.timings
-    }
-
-
-def _codes(problem: Problem, arm: Arm, arch: int, compiled: Compiled, faults: list[str]) -> Codes | None:
-    """The code of every cubin that a timing workload launches, by cubin digest; None with a fault of the candidate."""
+def _read(
+    problem: Problem, source: KernelCandidate, arm: Arm, arch: int, compiled: Compiled, faults: list[str]
+) -> Reading | None:
+    """The code of every cubin that a timing workload launches; None with a fault of the candidate."""
     if compiled.failure is not None:  # on a further architecture; the incumbent's is Broken already
         faults.append(f"does not build for sm_{arch}: {compiled.failure}")
         return None
@@ -101,61 +106,76 @@ def _codes(problem: Problem, arm: Arm, arch: int, compiled: Compiled, faults: li
     try:
         with ThreadPoolExecutor(max_workers=DISASSEMBLERS) as pool:
             codes = pool.map(lambda launch: read_code(compiled.cubin(launch)), launches.values())
-            return dict(zip(launches, codes, strict=True))
+            found = dict(zip(launches, codes, strict=True))
     except Unreadable as error:
         if arm is Arm.INCUMBENT:
             raise Broken(f"the incumbent's machine code cannot be read: {error}", "check the Triton version") from error
         faults.append(f"its machine code cannot be read: {error}")
         return None
+    return Reading(
+        problem=problem.tuned(source), arm=arm, arch=arch, source=source.source, compiled=compiled, codes=found
+    )
 
 
-def _arm_blocks(
-    problem: Problem, arm: Arm, arch: int, source: str, compiled: Compiled, codes: Codes, interpreted: Evidence | None,
-    primary: bool, first: int,
-) -> list[Block]:  # fmt: skip
+def _blocks(reading: Reading, interpreted: Evidence | None, primary: bool, first: int) -> list[Block]:
     """Every workload of one arm on one architecture; bytes do not depend on it and are noted once."""
+    problem, compiled, arm = reading.problem, reading.compiled, reading.arm
     lines: dict[str, dict[int, Line]] = {}
     blocks: list[Block] = []
     for workload in problem.workloads.timings:
         launches = compiled.workloads[workload.name]
-        for launch in launches:
-            lines.setdefault(launch.kernel, lines_of(source, launch.kernel))
+        lines |= {x.kernel: lines_of(reading.source, x.kernel) for x in launches if x.kernel not in lines}
         shape = Shape(
-            arm=arm, workload=workload.name, launches=launches, arch=None if primary else f"sm_{arch}",
-            gpu=gpu_of(arch), lines=lines, shares=line_shares(problem, compiled, workload, arm, lines, interpreted),
+            arm=arm, workload=workload.name, launches=launches, arch=None if primary else f"sm_{reading.arch}",
+            gpu=gpu_of(reading.arch), lines=lines,
+            shares=line_shares(problem, compiled, workload, arm, lines, interpreted),
         )  # fmt: skip
-        blocks += static_blocks(shape, codes, first + len(blocks))
+        blocks += static_blocks(shape, reading.codes, first + len(blocks))
         if primary:
             blocks += bytes_moved(problem, compiled, workload, arm, interpreted, first + len(blocks))
     return blocks
 
 
-def _changes(problem: Problem, compiled: dict[Arm, Compiled], codes: dict[Arm, Codes], first: int) -> list[Block]:
-    """1 where the candidate runs other machine code, or another grid, than the incumbent; else 0."""
-    ours, theirs = (machine_code(problem, compiled[arm], codes[arm]) for arm in BOTH)
+def machine_code(reading: Reading) -> dict[str, list[object]]:
+    """What runs, per timing workload: `.text` digest, grid, warps and shared memory of each launch, in order."""
+    return {
+        workload.name: [
+            [reading.codes[x.cubin].text_sha256, list(x.grid), x.num_warps, x.num_ctas, x.shared_bytes]
+            for x in reading.compiled.workloads[workload.name]
+        ]
+        for workload in reading.problem.workloads.timings
+    }
+
+
+def _changes(readings: Sequence[Reading], first: int) -> list[Block]:
+    """1 where the candidate runs other machine code, or another grid, than the incumbent; else 0. Needs both."""
+    code = {x.arm: machine_code(x) for x in readings}
+    if set(code) != set(BOTH):
+        return []
     return [
         Block(
             arm=Arm.CANDIDATE,
             observable="code_changed",
             unit="1",
             workload=name,
-            value=float(ours[name] != theirs[name]),
+            value=float(ours != code[Arm.CANDIDATE][name]),
             order=first + i,
         )
-        for i, name in enumerate(ours)
+        for i, (name, ours) in enumerate(code[Arm.INCUMBENT].items())
     ]
 
 
-def _table(problem: Problem, compiled: Compiled, codes: Codes) -> dict[str, Any]:
+def _table(reading: Reading) -> dict[str, Any]:
     """Everything known of each kernel, line and launch, for the artifact file."""
+    codes = reading.codes
     return {
         "codes": {name: code.model_dump(mode="json") | {"lines": _lines(code)} for name, code in codes.items()},
         "launches": {
             w.name: [
                 x.model_dump(mode="json") | {"occupancy": occupancy_of(x, codes[x.cubin]).model_dump(mode="json")}
-                for x in compiled.workloads[w.name]
+                for x in reading.compiled.workloads[w.name]
             ]
-            for w in problem.workloads.timings
+            for w in reading.problem.workloads.timings
         },
     }
 

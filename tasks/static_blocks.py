@@ -7,7 +7,7 @@ from tasks.compiled import Launch
 from tasks.gpus import Gpu, Occupancy, occupancy, waves
 from tasks.line_axes import Line
 from tasks.records import Arm, Block, Record
-from tasks.repetition import repetitions
+from tasks.repetition import SMALLEST_SHARE, repetitions
 from tasks.sass import Code
 
 Codes = dict[str, Code]
@@ -119,7 +119,9 @@ def _width(notes: Notes) -> None:
 def _repeated(notes: Notes) -> None:
     """Of each axis along which work repeats, how often and how much; of the step, the most of either."""
     shape = notes.shape
-    found = [y for x in shape.launches for y in repetitions(x, notes.code(x), shape.lines.get(x.kernel, {}))]
+    least = SMALLEST_SHARE * sum(notes.code(x).instructions * x.warps for x in shape.launches)
+    every = [y for x in shape.launches for y in repetitions(x, notes.code(x), shape.lines.get(x.kernel, {}))]
+    found = [x for x in every if x.warp_instructions >= least]
     looping = [x.kernel for x in shape.launches if notes.code(x).loops]
     reason = f"kernel `{looping[0]}` has a loop" if looping else None
     for part, of in [*((x.name, [x]) for x in found), (None, found)]:

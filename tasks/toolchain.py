@@ -15,7 +15,18 @@ from tasks.records import Environment
 from tasks.sandbox import sandbox_mode
 
 BLACKWELL = 100
+TESTED = ((3, 6), (3, 8))  # of Triton; newer ones are taken, others are refused
 _PTXAS_TIMEOUT_S = 30
+
+
+def triton_version() -> str:
+    """Version of the Triton that compiles here. Raises Broken, naming it, for one whose output is not understood."""
+    found = _package_version("triton")
+    release = tuple(int(x) for x in re.findall(r"\d+", found)[:2])
+    if release in TESTED or release > max(TESTED):
+        return found
+    known = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
+    raise Broken(f"Triton `{found}` is not supported", f"install {known} or newer: `make setup` installs a fitting one")
 
 
 def triton_tool(name: str) -> Path:
@@ -65,7 +76,8 @@ def environment(arch: int) -> Environment:
         "ptxas": ptxas_version(ptxas(arch)),
         "python": platform.python_version(),
         "sandbox": sandbox_mode(),
-        **{package: _package_version(package) for package in ("torch", "triton", "numpy")},
+        "triton": triton_version(),
+        **{package: _package_version(package) for package in ("torch", "numpy")},
     }
     return Environment(facts=facts)
 

@@ -1,22 +1,28 @@
-"""Counts what an interpreted kernel moves, and in how many programs each of its lines runs.
+"""Counts what an interpreted kernel moves, and in how many programs each stretch of its lines runs.
 
 It sees no cache: a 32-byte sector counts once in a launch, however many programs touch it, which is the least that must
-move; bytes asked for are the most. Lines are counted only of kernels that branch: those of others run in every program.
+move; bytes asked for are the most. A stretch of lines runs as a whole: it begins with a block, or after a branch or loop.
 """
 
 # mypy: ignore-errors
 
 import ast
 import inspect
-import sys
-import textwrap
 from contextlib import contextmanager
+from math import prod
 
 import numpy as np
 from triton.runtime import interpreter
 
 SECTOR_BITS = 5
-_BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While)
+_COMPOUND = (ast.If, ast.For, ast.While)
+_MARK = "__infra_agent_ran__"
+_METHODS = {
+    "create_masked_load": ("load",),
+    "create_masked_store": ("store",),
+    "create_atomic_rmw": ("load", "store"),
+    "create_atomic_cas": ("load", "store"),
+}
 
 
 class Counts:
@@ -24,15 +30,15 @@ class Counts:
 
     def __init__(self):
         self.kept, self.kernels, self.requested, self.sectors = {}, {}, 0, {}
+        self.last, self.ran_in = {}, {}
 
     def install(self):
-        for method, kinds in (
-            ("create_masked_load", ("load",)),
-            ("create_masked_store", ("store",)),
-            ("create_atomic_rmw", ("load", "store")),
-            ("create_atomic_cas", ("load", "store")),
-        ):
+        for method, kinds in _METHODS.items():
             setattr(interpreter.InterpreterBuilder, method, self._counting(method, kinds))
+        transform = interpreter.FunctionRewriter._transform_ast
+        interpreter.FunctionRewriter._transform_ast = lambda rewriter, source: marked(transform(rewriter, source))
+        # The rewriter hands the names of its module to what it rewrites.
+        setattr(interpreter, _MARK, self._ran)
 
     def _counting(self, method, kinds):
         original = getattr(interpreter.InterpreterBuilder, method)
@@ -55,20 +61,23 @@ class Counts:
             for kind in kinds:
                 self.sectors.setdefault(kind, []).append(changes)
 
+    def _ran(self, line):
+        program = interpreter.interpreter_builder.grid_idx
+        if self.last.get(line) is not program:
+            self.last[line] = program
+            self.ran_in[line] = self.ran_in.get(line, 0) + 1
+
     @contextmanager
     def launch(self, kernel):
         """Around the interpretation of one launch of `kernel`."""
-        self.requested, self.sectors = 0, {}
-        seen = self.kernels.setdefault(kernel.__name__, {"requested_bytes": 0, "unique_bytes": 0, "ran_in": {}})
-        before = sys.gettrace()
-        if branches(kernel):
-            sys.settrace(lines_of(kernel.rewrite().__code__, seen["ran_in"]))
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-        touched = sum(np.unique(np.concatenate(found)).size for found in self.sectors.values())
+        seen = self.kernels.setdefault(
+            kernel.__name__, {"programs": 0, "requested_bytes": 0, "unique_bytes": 0, "ran_in": {}}
+        )
+        self.requested, self.sectors, self.last, self.ran_in = 0, {}, {}, seen["ran_in"]
+        yield
+        seen["programs"] += prod(interpreter.interpreter_builder.grid_dim)
         seen["requested_bytes"] += int(self.requested)
+        touched = sum(np.unique(np.concatenate(found)).size for found in self.sectors.values())
         seen["unique_bytes"] += int(touched) << SECTOR_BITS
         self.sectors = {}
 
@@ -80,26 +89,13 @@ class Counts:
         self.kept[name] = {kernel: {**seen, "ran_in": dict(seen["ran_in"])} for kernel, seen in self.kernels.items()}
 
 
-def branches(kernel):
-    source = textwrap.dedent(inspect.getsource(kernel.fn))
-    return any(isinstance(x, _BRANCHES) for x in ast.walk(ast.parse(source)))
-
-
-def lines_of(code, ran_in):
-    """A trace function that counts, by line of one function, the calls in which it ran; the calls at its first line."""
-
-    def call(frame, event, _):
-        if frame.f_code is not code:
-            return None
-        seen = {code.co_firstlineno}
-
-        def line(frame, event, _):
-            seen.add(frame.f_lineno)
-            if event == "return":
-                for number in seen:
-                    ran_in[number] = ran_in.get(number, 0) + 1
-            return line
-
-        return line
-
-    return call
+def marked(tree):
+    """The same function, which calls the mark with the first line of each stretch before it."""
+    for block in [x for node in ast.walk(tree) for x in (getattr(node, "body", []), getattr(node, "orelse", []))]:
+        if not isinstance(block, list) or not block or isinstance(block[0], ast.FunctionDef):
+            continue
+        starts = [i for i in range(len(block)) if i == 0 or isinstance(block[i - 1], _COMPOUND)]
+        for i in reversed(starts):
+            call = ast.Call(ast.Name(_MARK, ast.Load()), [ast.Constant(block[i].lineno)], [])
+            block.insert(i, ast.fix_missing_locations(ast.copy_location(ast.Expr(call), block[i])))
+    return tree

@@ -68,10 +68,22 @@ def test_data_decides_about_a_branch_otherwise_than_an_index() -> None:
     assert (by_index.values, by_index.decided) == ({0}, {0})
 
 
+def test_a_stretch_begins_with_a_block_and_after_a_branch() -> None:
+    source = f"{HEAD}@triton.jit\ndef kernel(p, n):\n    x = 1\n    y = 2\n    if n:\n        x = 2\n        y = 3\n    x = 4\n"
+    assert {line: x.stretch for line, x in lines_of(source, "kernel").items()} == {
+        8: 8,
+        9: 8,
+        10: 8,
+        11: 11,
+        12: 11,
+        13: 13,
+    }
+
+
 def test_lines_of_one_statement_belong_together() -> None:
     source = f"{HEAD}@triton.jit\ndef kernel(p, n):\n    x = (\n        p\n        + tl.program_id(1)\n    )\n"
     found = lines_of(source, "kernel")
-    assert {line: x.statement for line, x in found.items()} == dict.fromkeys(range(8, 12), 8)
+    assert {line: x.stretch for line, x in found.items()} == dict.fromkeys(range(8, 12), 8)
     assert {x.values for x in found.values()} == {frozenset({1})}
 
 

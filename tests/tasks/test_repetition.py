@@ -31,7 +31,7 @@ def code(**pipes_of_line: dict[str, int]) -> Code:
 
 
 def line(*values: int) -> Line:
-    return Line(values=frozenset(values), decided=frozenset(), statement=1)
+    return Line(values=frozenset(values), decided=frozenset(), stretch=1)
 
 
 LINES = {1: line(1), 2: line(1), 3: line(0, 1), 4: line(1)}
