@@ -4,6 +4,8 @@ A production shape is covered by a check of the same dtypes and scalars and of t
 if both launch the same kernels in the same variants and order, and the programs of each are proportional to the batch.
 """
 
+from collections.abc import Sequence
+
 from tasks.compiled import Compiled, Launch
 from tasks.definition import Check, Timing
 from tasks.problem import Problem
@@ -24,6 +26,23 @@ def covering(problem: Problem, compiled: Compiled, timing: Timing) -> Check | No
     """The check that speaks for a production shape: of several, the one with most steps, then the largest batch."""
     found = [x for x in _near(problem, timing) if _difference(problem, compiled, timing, x) is None]
     return max(found, key=lambda x: (x.steps, problem.batch_of(x)), default=None)
+
+
+def alike(compiled: Compiled, timing: Timing, checks: Sequence[Check]) -> Check | None:
+    """The check with most steps that launches the same kernels in the same variants, in grids of any size.
+
+    It speaks for how often a line runs and what a program moves, not for results: these need `covering`.
+    """
+    found = [x for x in checks if _same_variants(compiled.workloads[timing.name], compiled.workloads[x.name])]
+    return max(found, key=lambda x: x.steps, default=None)
+
+
+def _same_variants(ours: Sequence[Launch], theirs: Sequence[Launch]) -> bool:
+    return [_variant(x) for x in ours] == [_variant(x) for x in theirs]
+
+
+def _variant(launch: Launch) -> tuple[object, ...]:
+    return launch.kernel, launch.source, launch.constexprs, launch.specialised, launch.scalars
 
 
 def _near(problem: Problem, timing: Timing) -> list[Check]:

@@ -1,13 +1,13 @@
 """What the interpreter counted in the checks, as blocks of the numerics evidence, and what it means for production shapes.
 
-A production shape takes over the counts of the check that covers it (tasks/coverage.py): bytes in proportion to the batch,
-as its programs are, and the share of programs in which a line runs as it is.
+A production shape takes over the counts of a check of whole cycles that launches the same variants (tasks/coverage.py):
+bytes in proportion to the programs, and the share of programs in which a line runs as it is.
 """
 
 from collections.abc import Mapping
 
 from tasks.compiled import Compiled, Launch
-from tasks.coverage import covering
+from tasks.coverage import alike, covering
 from tasks.definition import Check, Timing
 from tasks.interpreted import Counted, counted_steps
 from tasks.line_axes import Line
@@ -50,7 +50,7 @@ def line_shares(
 
     Left out, and so counted in full, are lines for which the index of a program decides along an axis of another size.
     """
-    check = covering(problem, compiled, timing) if interpreted is not None else None
+    check = _counted_at(problem, compiled, timing) if interpreted is not None else None
     if interpreted is None or check is None:
         return {}
     grids = {x.kernel: (x.grid, y.grid) for x, y in zip(*_launches(compiled, timing, check), strict=True)}
@@ -74,8 +74,9 @@ def line_shares(
 def bytes_moved(
     problem: Problem, compiled: Compiled, timing: Timing, arm: Arm, interpreted: Evidence | None, first: int
 ) -> list[Block]:
-    """Bytes of a whole step, scaled from the check that its `part` names; unknown where none covers the shape."""
-    check = covering(problem, compiled, timing) if interpreted is not None else None
+    """Bytes of a whole step, scaled by programs from the check that its `part` names; unknown where none speaks for it."""
+    check = _counted_at(problem, compiled, timing) if interpreted is not None else None
+    scale = _scale(compiled, timing, check) if check is not None else None
     found = []
     for order, observable in enumerate(BYTES, first):
         counted = [
@@ -83,17 +84,31 @@ def bytes_moved(
             for b in (interpreted.blocks if interpreted and check else ())
             if check and (b.arm, b.observable, b.workload) == (arm, observable, check.name) and b.value is not None
         ]
-        scale = problem.batch_of(timing) / problem.batch_of(check) if check else 0.0
+        known = scale is not None and bool(counted)
         reason = NOT_COUNTED if interpreted is None else "no check of whole cycles covers this shape"
         found.append(
             Block(
                 arm=arm, observable=observable, unit="B", workload=timing.name, order=order,
-                value=scale * sum(counted) if counted else None,
-                part=f"{COUNTED_AT}{check.name}" if check and counted else None,
-                reason=None if counted else reason,
+                value=scale * sum(counted) if scale is not None and counted else None,
+                part=f"{COUNTED_AT}{check.name}" if check and known else None,
+                reason=None if known else reason,
             )
         )  # fmt: skip
     return found
+
+
+def _counted_at(problem: Problem, compiled: Compiled, timing: Timing) -> Check | None:
+    """The check whose counts a production shape takes over: one that covers it, else one with the same variants."""
+    check = covering(problem, compiled, timing)
+    if check is not None and counted_steps(problem, check):
+        return check
+    return alike(compiled, timing, [x for x in problem.workloads.checks if counted_steps(problem, x)])
+
+
+def _scale(compiled: Compiled, timing: Timing, check: Check) -> float | None:
+    """How many times the programs of the check; None if that is not the same for all launches."""
+    scales = {one.programs / other.programs for one, other in zip(*_launches(compiled, timing, check), strict=True)}
+    return scales.pop() if len(scales) == 1 else None
 
 
 def _launches(compiled: Compiled, *workloads: Timing) -> list[tuple[Launch, ...]]:

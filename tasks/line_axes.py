@@ -22,8 +22,8 @@ _NOT_PURE = ("atomic", "inline_asm", "smid", "globaltimer")
 
 
 class Line(Record):
-    """`values`: axes that what it computes depends on, with whether it runs at all. `decided`: axes whose index itself,
-    and not data that lies at it, decides whether it runs. `stretch`: first line of those that run with it."""
+    """`values`: axes that what it computes depends on, with whether it runs at all. `decided`: axes whose index or size
+    itself, and not data that lies at it, decides whether it runs. `stretch`: first line of those that run with it."""
 
     values: Axes
     decided: Axes
@@ -175,6 +175,8 @@ class _Reading:
         module = root.id if isinstance(root, ast.Name) and root.id not in self.names else None
         if name == "program_id":
             return _literal_axis(call)
+        if name == "num_programs":  # the same for every program, but another where the grid has another size
+            return NONE if self.through_loads else _literal_axis(call)
         if any(x in name for x in _NOT_PURE):
             return ALL
         if module in self.pure or (module == name and name in _PURE_BUILTINS):

@@ -6,10 +6,12 @@ import pytest
 from kernel_sources import candidate, other_kernel
 
 from tasks.build import build_kernel, built_arms
+from tasks.coverage import alike, covering
+from tasks.interpreted import counted_steps
 from tasks.interpreted_counts import COUNTED_AT, line_shares
 from tasks.line_axes import lines_of
 from tasks.numerics import measure_numerics
-from tasks.problem import Problem
+from tasks.problem import Problem, load_problem
 from tasks.records import Arm, Build, Evidence, KernelCandidate, digest
 from tasks.static import measure_static
 
@@ -104,6 +106,21 @@ def test_a_branch_that_the_index_of_a_program_decides_counts_in_full_where_the_g
     lines = {"kda_decode": lines_of(BY_INDEX.source, "kda_decode")}
     timing = next(x for x in covered.workloads.timings if x.name == "tp8_b8")
     assert line_shares(covered, compiled, timing, Arm.CANDIDATE, lines, evidence) == {"kda_decode": {}}
+
+
+def test_counts_come_from_a_check_of_whole_cycles_in_the_same_variants_where_the_covering_one_is_too_short() -> None:
+    replay = load_problem("kda_replay_decode")
+    build = build_kernel(replay, replay.incumbent, digest("a hypothesis"), arms=ALONE)
+    compiled = built_arms(replay, replay.incumbent, build, ALONE)[Arm.CANDIDATE]
+    timing = next(x for x in replay.workloads.timings if x.name == "tp1_b8")
+    assert covering(replay, compiled, timing) == next(x for x in replay.workloads.checks if x.name == "tp1_bf16")
+    whole = [x for x in replay.workloads.checks if counted_steps(replay, x)]
+    assert [counted_steps(replay, x) % 16 for x in whole] == [0] * len(whole)
+    like = alike(compiled, timing, whole)
+    assert like is not None
+    assert like.name == "one_cycle_bf16"
+    fp32 = [x for x in whole if x.activation == "float32"]
+    assert alike(compiled, timing, fp32) is None
 
 
 def test_straight_line_code_keeps_its_plain_count(covered: Problem) -> None:
