@@ -1,7 +1,7 @@
 """Compiles one kernel source in the sandbox, for every shape of its problem, and keeps the result by content.
 
-The candidate's own `run` is called on CPU tensors under a driver that records launches; what comes back is a launch
-description and cubins, checked here. A result in the cache is checked again before it is used.
+What the candidate's `run` asked to launch (tasks/recorded.py) is compiled in a process where no line of the candidate
+runs; what comes back is a launch description and cubins, checked here. A result in the cache is checked again.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from serving.home import home
 from tasks.problem import Problem
+from tasks.recorded import Recording, record
 from tasks.records import Digest, Environment, KernelCandidate, Record, Scalar, digest
 from tasks.staging import Stage, UntrustedResult, fault_of, staged
 
@@ -91,6 +92,10 @@ class Compiled(Record):
     wall_s: float = 0.0
     failure: str | None = None
 
+    @property
+    def recording(self) -> Recording:
+        return Recording.model_validate_json((self.folder / "recording.json").read_bytes())
+
     def cubin(self, launch: Launch) -> bytes:
         return (self.folder / "cubins" / f"{launch.cubin}.cubin").read_bytes()
 
@@ -106,38 +111,44 @@ def compile_arm(problem: Problem, candidate: KernelCandidate, environment: Envir
     kept = _from_cache(folder)
     if kept is not None:
         return kept
-    request = {
-        "arch": int(environment.facts["arch"].removeprefix("sm_")),
-        "entry": "run",
-        "launch": problem.options_of(candidate),
-        "calls": [
-            {"workload": w.name, "arguments": problem.arguments_of(w)}
-            for w in (*problem.workloads.timings, *problem.workloads.checks)
-        ],
-    }
+    arch = int(environment.facts["arch"].removeprefix("sm_"))
+    asked = record(problem, candidate, arch)
+    if asked.recording is None:
+        return Compiled(folder=folder, log=asked.ending.output_tail, wall_s=asked.ending.wall_s, failure=asked.failure)
+    made = _compile(problem, asked.recording, arch, folder)
+    log, wall_s = asked.ending.output_tail + made.log, asked.ending.wall_s + made.wall_s
+    return made.model_copy(update={"log": log, "wall_s": wall_s})
+
+
+def _compile(problem: Problem, recording: Recording, arch: int, folder: Path) -> Compiled:
+    """Machine code for what was recorded of each production shape and check, kept in `folder`."""
+    calls = [
+        {"workload": x.name, "arguments": problem.arguments_of(x), "launches": recording.calls[x.name]}
+        for x in (*problem.workloads.timings, *problem.workloads.checks)
+    ]
     limits = problem.criteria.values.limits
-    with staged({"candidate.py": candidate.source}, request) as stage:
+    with staged({}, {"arch": arch, "functions": recording.functions, "calls": calls}) as stage:
         ending = stage.run("compile.py", limits)
+        launches = None
         try:
             fault = fault_of(ending, None, limits)
-            launches = None if fault else stage.result(Launches)
-            if launches is not None:
+            if fault is None:
+                launches = stage.result(Launches)
                 fault = fault_of(ending, launches.fault, limits)
             if launches is not None and fault is None:
-                wanted = {w.name for w in (*problem.workloads.timings, *problem.workloads.checks)}
-                _keep(stage, launches, wanted, folder)
+                if {x: len(y) for x, y in launches.workloads.items()} != {
+                    x["workload"]: len(x["launches"]) for x in calls
+                }:
+                    raise UntrustedResult("the process did not describe the launches of every workload")
+                _keep(stage, launches, recording, folder)
         except UntrustedResult as error:
             fault = str(error)
-    if fault is not None:
-        return Compiled(folder=folder, log=ending.output_tail, wall_s=ending.wall_s, failure=fault)
-    assert launches is not None
-    return Compiled(folder=folder, workloads=launches.workloads, log=ending.output_tail, wall_s=ending.wall_s)
+    workloads = launches.workloads if launches is not None and fault is None else {}
+    return Compiled(folder=folder, workloads=workloads, log=ending.output_tail, wall_s=ending.wall_s, failure=fault)
 
 
-def _keep(stage: Stage, launches: Launches, wanted: set[str], folder: Path) -> None:
-    """Check what the process left and move it into the cache in one rename. Raises UntrustedResult."""
-    if set(launches.workloads) != wanted:
-        raise UntrustedResult("the process did not describe the launches of every workload")
+def _keep(stage: Stage, launches: Launches, recording: Recording, folder: Path) -> None:
+    """Check the cubins that the process left and move all into the cache in one rename. Raises UntrustedResult."""
     making = folder.with_name(f"{folder.name}.{uuid4().hex}")
     (making / "cubins").mkdir(parents=True)
     try:
@@ -147,6 +158,7 @@ def _keep(stage: Stage, launches: Launches, wanted: set[str], folder: Path) -> N
                 raise UntrustedResult(f"the cubin `{name[:12]}` is not what its name says")
             (making / "cubins" / f"{name}.cubin").write_bytes(content)
         (making / "launches.json").write_text(launches.model_dump_json())
+        (making / "recording.json").write_text(recording.model_dump_json())
         _replace(making, folder)
     finally:
         shutil.rmtree(making, ignore_errors=True)
@@ -167,6 +179,7 @@ def _from_cache(folder: Path) -> Compiled | None:
         return None
     try:
         launches = Launches.model_validate_json((folder / "launches.json").read_bytes())
+        Recording.model_validate_json((folder / "recording.json").read_bytes())
         for found in launches.workloads.values():
             for launch in found:
                 content = (folder / "cubins" / f"{launch.cubin}.cubin").read_bytes()

@@ -16,9 +16,10 @@ from serving.errors import Broken
 from tasks.compiled import LaunchSite
 from tasks.definition import Check
 from tasks.problem import Problem
-from tasks.records import KernelCandidate, Record, digest
+from tasks.recorded import Recording
+from tasks.records import Record, digest
 from tasks.staging import UntrustedResult, fault_of, staged
-from tasks.twins import Array, Run, results_of, runs_of
+from tasks.twins import Array, Run, results_of, runs_of, shaped
 
 _SEED_BITS = 48
 _MAX_HEADER_BYTES = 1024
@@ -48,7 +49,6 @@ class Interpreted(Record):
     fault: str | None
     unsupported: str | None = None
     workloads: dict[str, tuple[LaunchSite, ...]]
-    skipped: tuple[str, ...] = ()
     counted: dict[str, dict[str, Counted]] = {}
 
 
@@ -110,12 +110,16 @@ def _check_seed(seed: int, check: Check) -> int:
     return int(digest([seed, check.name])[: _SEED_BITS // 4], 16)
 
 
-def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> ArmResult:
-    """Run all checks in the interpreter. Raises Broken if the interpreter fails its own test."""
+def interpret(problem: Problem, recording: Recording, inputs: bytes) -> ArmResult:
+    """Run the launches of all checks in the interpreter. Raises Broken if the interpreter fails its own test."""
     limits = problem.criteria.values.limits
-    runs = [_request(problem, x, run) for x in problem.workloads.checks for run in runs_of(x)]
-    request = {"entry": "run", "launch": problem.options_of(candidate), "checks": runs}
-    with staged({"candidate.py": candidate.source, "inputs.npz": inputs}, request) as stage:
+    runs = [
+        {**_request(problem, x, run), "launches": recording.calls[run.name]}
+        for x in problem.workloads.checks
+        for run in runs_of(x)
+        if run.name in recording.calls
+    ]
+    with staged({"inputs.npz": inputs}, {"functions": recording.functions, "checks": runs}) as stage:
         ending = stage.run("interpret.py", limits)
         fault = fault_of(ending, None, limits)
         try:
@@ -129,7 +133,7 @@ def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> Ar
                 if fault is None and result.unsupported is not None:
                     return ArmResult(None, {}, {}, result.unsupported)
             if fault is None:
-                arrays = _results(problem, stage.read("outputs.npz"), stage.nonce, result.skipped)
+                arrays = _results(problem, stage.read("outputs.npz"), stage.nonce, recording.skipped)
                 return ArmResult(None, arrays, result.workloads, counted=result.counted)
         except UntrustedResult as error:
             fault = str(error)
@@ -137,18 +141,16 @@ def interpret(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> Ar
 
 
 def _request(problem: Problem, check: Check, run: Run) -> dict[str, Any]:
-    """A run for the worker. Shapes are those that the entries of its axis leave."""
-    sizes = {run.axis: len(run.entries)} if run.axis else {}
+    """A run for the worker."""
     return {
         "workload": run.name,
         "of": run.of,
         "steps": check.steps,
         "counted_steps": counted_steps(problem, check) if run.name == check.name else 0,
         "take": {run.axis: run.entries} if run.axis else {},
-        "options": run.options,
         "copies": problem.definition.copies,
         "slotted": [x.name for x in problem.results_of(check) if x.slots is not None],
-        "arguments": problem.arguments_of(check.model_copy(update={"axes": {**check.axes, **sizes}})),
+        "arguments": problem.arguments_of(shaped(check, run)),
     }
 
 

@@ -36,8 +36,8 @@ def measure_numerics(
     sources = {Arm.INCUMBENT: problem.incumbent, Arm.CANDIDATE: candidate}
     asked = {arm: problem.tuned(sources[arm]) for arm in arms}
     expected = _expected(asked, seed)
-    with ThreadPoolExecutor(max_workers=len(sources)) as pool:
-        jobs = {arm: pool.submit(interpret, asked[arm], sources[arm], expected[arm].inputs) for arm in arms}
+    with ThreadPoolExecutor(max_workers=len(BOTH)) as pool:
+        jobs = {arm: pool.submit(interpret, asked[arm], compiled[arm].recording, expected[arm].inputs) for arm in arms}
         results = {arm: job.result() for arm, job in jobs.items()}
     ours = results.get(Arm.INCUMBENT)
     if ours is not None and (ours.fault or ours.unsupported):

@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import tempfile
+import threading
 from pathlib import Path
 
 from serving.errors import Broken
@@ -27,11 +28,14 @@ _EXPECTED = {
 }
 
 
+_PROBING = threading.Lock()  # the secret is a variable of the whole process, and the cache lets two threads in
+
+
 @functools.cache
 def sandbox_mode() -> str:
     """The mode, for the environment facts; probed once per process. Raises Broken if it leaks or cannot start."""
     secret = secrets.token_hex(16)
-    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
+    with _PROBING, tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as server:
         stage, outside = Path(folder, "stage"), Path(folder, "outside")
         stage.mkdir()
         outside.write_text(secret)

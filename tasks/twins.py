@@ -44,10 +44,15 @@ def twin_runs(check: Check, twin: Twin) -> tuple[Run, ...]:
     )
 
 
+def shaped(check: Check, run: Run) -> Check:
+    """The check with the sizes that the entries of a run leave."""
+    sizes = {run.axis: len(run.entries)} if run.axis else {}
+    return check.model_copy(update={"axes": {**check.axes, **sizes}})
+
+
 def results_of(problem: Problem, check: Check, run: Run) -> tuple[Result, ...]:
     """The results of a run, with the sizes that its entries leave."""
-    sizes = {run.axis: len(run.entries)} if run.axis else {}
-    return problem.results_of(check.model_copy(update={"axes": {**check.axes, **sizes}}))
+    return problem.results_of(shaped(check, run))
 
 
 def differing(problem: Problem, check: Check, twin: Twin, arrays: dict[str, Array]) -> float:

@@ -77,61 +77,108 @@ DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
     "leaves a link as its result": (
         around("import os\nos.symlink('/etc/hostname', '/stage/result.json')\nos._exit(0)"), "left a link"),
     "forges a result": (
-        around("import json, os\nforged = dict(nonce='0', fault=None, workloads=dict())\n"
+        around("import json, os\nforged = dict(nonce='0', fault=None, functions=[], calls=dict())\n"
                "open('/stage/result.json', 'w').write(json.dumps(forged))\nos._exit(0)"), "does not carry the nonce"),
-}  # fmt: skip
-
-# name -> (source, words that the fault must hold): these compile, and are found out when they run.
-RUN_WRONG: dict[str, tuple[str, str]] = {
-    "launches another kernel when interpreted": (
+    "launches another kernel in a later call": (
         around(
-            "import os\nif os.environ.get('TRITON_INTERPRET'):\n    {ALL}\nelse:\n"
-            "    nothing[(1,)](out)",
-            "@triton.jit\ndef nothing(x):\n    tl.store(x, 0.0)\n",
+            "CALLS.append(1)\nif len(CALLS) == 1:\n    {ALL}\nelse:\n    nothing[(1,)](out)",
+            "CALLS = []\n\n@triton.jit\ndef nothing(x):\n    tl.store(x, 0.0)\n",
         ),
-        "launches other kernels when interpreted",
+        "launches other kernels when called again with the same tensors",
     ),
-    "swaps a device function when interpreted": (
-        "import os\n" + other_kernel(
-            "EPS = tl.constexpr(1e-6)",
-            "EPS = tl.constexpr(1e-6 if os.environ.get('TRITON_INTERPRET') else 1.0)",
-        ),
-        "launches other kernels when interpreted",
-    ),
-    "writes its results from torch when interpreted": (
+    "remembers tensors by their address": (
         around(
-            "import os\nimport torch\n{ALL}\n"
-            "if os.environ.get('TRITON_INTERPRET') and out.dtype == torch.float32:\n    out.numpy()[:] = 0",
+            "if q.data_ptr() not in SEEN:\n    {ALL}\nSEEN.add(q.data_ptr())",
+            "SEEN = set()\n",
+        ),
+        "launches other kernels when called again with the same tensors",
+    ),
+    "passes other numbers in a later call": (
+        other_kernel(
+            "state_index, out, scale, lower_bound,\n        K=K",
+            "state_index, out, scale, lower_bound * len(CALLS),\n        K=K",
+        ).replace("    requests, heads, K = q.shape", "    CALLS.append(1)\n    requests, heads, K = q.shape")
+        + "\n\nCALLS = []\n",
+        "launches other kernels when called again",
+    ),
+    "writes its results from torch in a later call": (
+        around(
+            "import torch\n{ALL}\nCALLS.append(1)\nif len(CALLS) > 1:\n    out.view(torch.uint8).numpy()[:] = 0",
+            "CALLS = []\n",
         ),
         "touched tensor data outside a kernel",
     ),
-    "computes in numpy on scratch memory when interpreted": (
-        around("import os\nimport torch\n{ALL}\nif os.environ.get('TRITON_INTERPRET'):\n"
-               "    torch.empty(q.shape).numpy()[...] = 1.0"),
+    "computes in numpy on scratch memory": (
+        around("import torch\n{ALL}\ntorch.empty(q.shape).numpy()[...] = 1.0"),
         "touched tensor data outside a kernel",
     ),
-    "reads results in the function of a grid when interpreted": (
-        other_kernel(_GRID, "kda_decode[lambda _: (V // BV, heads, requests, *shown(out))[:3]]")
-        + "\n\ndef shown(x):\n    import os\n"
-        "    return [1] if 'TRITON_INTERPRET' not in os.environ else [x.numpy().sum()]\n",
+    "reads results in the function of a grid": (
+        other_kernel(_GRID, "kda_decode[lambda _: (V // BV, heads, int(state.numpy().sum()))]"),
         "touched tensor data outside a kernel",
     ),
-    "computes in torch when interpreted": (
-        around("import os\n{ALL}\nif os.environ.get('TRITON_INTERPRET'):\n    out.add_(1)"),
+    "computes in torch in a later call": (
+        around("{ALL}\nCALLS.append(1)\nif len(CALLS) > 1:\n    out.add_(1)", "CALLS = []\n"),
         "work outside the kernels: aten.add_",
     ),
+    "fails in a later call": (around("assert not CALLS\n{ALL}\nCALLS.append(1)", "CALLS = []\n"), "AssertionError"),
+    "has Python in its kernel": (
+        other_kernel("    tl.store(tile, memory)", "    open('/stage/request.json')\n    tl.store(tile, memory)"),
+        "`kda_decode` uses `open`, which no kernel needs (line 44)",
+    ),
+    "has Python behind a module in its kernel": (
+        other_kernel("    tl.store(tile, memory)", "    tl.core.os.abort()\n    tl.store(tile, memory)"),
+        "module 'triton.language.core' has no attribute 'os'",
+    ),
+    "asks in its kernel whether it is compiled": (
+        other_kernel("    tl.store(tile, memory)", "    if not hasattr(rows, 'handle'):\n        tl.store(tile, memory)"),
+        "`kda_decode` uses `hasattr`, which no kernel needs",
+    ),
+    "reads numpy in its kernel": (
+        other_kernel("    tl.store(tile, memory)", "    if BV == 33:\n        rows.handle.tofile('x')"),
+        "the attribute `tofile`, which no kernel needs",
+    ),
+    "has a kernel within the text of a kernel": (
+        other_kernel(
+            '    """One token of one head',
+            '    """\ndef kda_decode(q):\n    pass\n    """\n    """One token of one head',
+        ),
+        "has a second `def` in its text",
+    ),
+}  # fmt: skip
+
+# name -> (source, words that the fault must hold): these compile, and are found out when their kernels run.
+RUN_WRONG: dict[str, tuple[str, str]] = {
     "changes an input": (
         other_kernel("    tl.store(tile, memory)", "    tl.store(tile, memory)\n    tl.store(q + row * K + cols, cols * 0.0)"),
         "the input `q` was changed",
     ),
-    "passes other numbers when interpreted": (
-        other_kernel(
-            "state_index, out, scale, lower_bound,\n        K=K",
-            "state_index, out, scale, lower_bound * (1 if 'TRITON_INTERPRET' in os.environ else 0),\n        K=K",
-        ).replace("import triton\n", "import os\nimport triton\n", 1),
-        "launches other kernels when interpreted",
+    "reads outside of its buffers": (
+        other_kernel("tl.load(b + row)", "tl.load(b + row + 100000000)"), "`kda_decode` reads memory outside of its buffers"
     ),
-    "fails when interpreted": (around("import os\nassert 'TRITON_INTERPRET' not in os.environ\n{ALL}"), "AssertionError"),
+    "writes behind the end of a buffer": (
+        other_kernel("    tl.store(tile, memory)", "    tl.store(tile + V * K * heads * 7, memory)"),
+        "`kda_decode` writes memory outside of its buffers",
+    ),
+}  # fmt: skip
+
+_TELL = "import os\nINTERPRETED = 'TRITON_INTERPRET' in os.environ or 'interpret' in str(os.listdir('/stage'))\n"
+# name -> source: right if it found out that it is interpreted, and wrong when compiled.
+LOOKS_FOR_THE_INTERPRETER: dict[str, str] = {
+    "launches another kernel": around(
+        "if INTERPRETED:\n    {ALL}\nelse:\n    nothing[(1,)](out)",
+        _TELL + "@triton.jit\ndef nothing(x):\n    tl.store(x, 0.0)\n",
+    ),
+    "swaps a constant": _TELL + other_kernel(
+        "EPS = tl.constexpr(1e-6)", "EPS = tl.constexpr(1e-6 if INTERPRETED else 1.0)"),
+    "passes other numbers": _TELL + other_kernel(
+        "state_index, out, scale, lower_bound,\n        K=K",
+        "state_index, out, scale, lower_bound * INTERPRETED,\n        K=K",
+    ),
+    "swaps a device function in a tuple": _TELL + other_kernel(
+        "@triton.jit\n",
+        "@triton.jit\ndef right(x):\n    return x\n\n\n@triton.jit\ndef wrong(x):\n    return x * 0.5\n\n\n"
+        "CHOSEN = (right if INTERPRETED else wrong,)\n\n\n@triton.jit\n",
+    ).replace("tl.store(tile, memory)", "tl.store(tile, CHOSEN[0](memory))"),
 }  # fmt: skip
 
 _UNGATED = "    memory = tl.load(tile)\n    if {}:\n        memory = memory * tl.exp(gate)[None, :]\n"
@@ -224,3 +271,11 @@ ODD_BUT_HONEST: dict[str, str] = {
 LIBDEVICE = other_kernel("tl.exp(-tl.load(b + row)", "libdevice.exp(-tl.load(b + row)").replace(
     "import triton.language as tl", "import triton.language as tl\nfrom triton.language.extra import libdevice", 1
 )
+# Program 0 of each head computes the gate for all four: they race, and in the order of their numbers nobody would see it.
+ONE_PROGRAM_FOR_ALL = (
+    other_kernel("lower_bound,\n    K: tl", "lower_bound, shared,\n    K: tl")
+    .replace("state_index, out, scale, lower_bound,\n        K=K", "state_index, out, scale, lower_bound, shared,\n        K=K")
+    .replace("    kda_decode[", "    shared = q.new_empty(requests, heads, K, dtype=A_log.dtype)\n    kda_decode[")
+    .replace("    beta = 1.0 / ", "    if tl.program_id(0) == 0:\n        tl.store(shared + row * K + cols, gate)\n"
+             "    gate = tl.load(shared + row * K + cols)\n    beta = 1.0 / ")
+)  # fmt: skip

@@ -1,13 +1,11 @@
-"""What both workers share: the request, the candidate's module, source digests, and one result file with the nonce.
+"""What the workers share: the request, the candidate's module, guards around it, and one result file with the nonce.
 
-Lives in the candidate's process, so nothing here is trusted by the parent: it validates what comes back.
+The guards live in the candidate's process, so they name what goes wrong and protect nothing.
 """
 
 # mypy: ignore-errors
 
-import hashlib
 import importlib.util
-import inspect
 import json
 import math
 import traceback
@@ -92,7 +90,9 @@ def describe(error):
 
 
 def plain(value):
-    """A constexpr as JSON: dtypes, functions and numbers that are not finite by name."""
+    """A constexpr as JSON: dtypes and numbers that are not finite by name, functions by what they do."""
+    if hasattr(value, "recorded_digest"):
+        return f"{value.__name__} {value.recorded_digest[:16]}"
     value = getattr(value, "value", value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -104,19 +104,6 @@ def scalars(values):
     return {name: plain(value) for name, value in values.items() if not hasattr(value, "data_ptr")}
 
 
-def source_digest(kernel):
-    """sha256 over a kernel's source, the device functions it names and the constants it reads, whatever runs it."""
-    pending, parts, seen = [kernel], [], set()
-    while pending:
-        function = pending.pop(0).fn
-        if function in seen:
-            continue
-        seen.add(function)
-        parts.append(inspect.getsource(function))
-        for name in sorted(function.__code__.co_names):
-            value = function.__globals__.get(name)
-            if hasattr(value, "fn") and inspect.isfunction(value.fn) and value.fn.__globals__ is function.__globals__:
-                pending.append(value)
-            elif hasattr(value, "value") or isinstance(value, bool | int | float | str):
-                parts.append(f"{name}={plain(value)}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+def listed(value):
+    """An option of `triton.jit` as JSON."""
+    return list(value) if isinstance(value, tuple | set | frozenset | list) else value

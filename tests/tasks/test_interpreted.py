@@ -13,11 +13,14 @@ from kernel_sources import INCUMBENT
 from serving.errors import Broken
 from tasks import bubblewrap as module
 from tasks.bubblewrap import SCRIPTS
+from tasks.compiled import compile_arm
 from tasks.ending import Limits
 from tasks.interpreted import _results, interpret, make_expected
 from tasks.problem import Problem
+from tasks.recorded import Recording
 from tasks.sandbox import run_sandboxed
 from tasks.staging import UntrustedResult
+from tasks.toolchain import environment
 
 SELF_TEST = """
 import json, os, sys
@@ -28,6 +31,10 @@ before = rounding.self_test()
 rounding.install()
 json.dump([before, rounding.self_test()], open("/stage/found.json", "w"))
 """
+
+
+def recording(problem: Problem) -> Recording:
+    return compile_arm(problem, problem.incumbent, environment(90)).recording
 
 
 @pytest.fixture
@@ -53,7 +60,7 @@ def test_an_interpreter_that_rounds_wrongly_is_our_fault(scripts: Path, tiny: Pr
     worker = scripts / "interpret.py"
     worker.write_text(worker.read_text().replace("    rounding.install()\n", ""))
     with pytest.raises(Broken, match="the Triton interpreter cannot be trusted"):
-        interpret(tiny, tiny.incumbent, make_expected(tiny, 1).inputs)
+        interpret(tiny, recording(tiny), make_expected(tiny, 1).inputs)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +93,9 @@ def test_a_bomb_of_compressed_zeros_is_refused(tiny: Problem) -> None:
         _results(tiny, file.getvalue(), "n")
 
 
-def test_the_exact_results_never_reach_the_candidates_folder(scripts: Path, tiny: Problem, tmp_path: Path) -> None:
+def test_neither_inputs_nor_exact_results_ever_reach_the_candidates_folder(tiny: Problem) -> None:
     spy = INCUMBENT.replace(
         "import triton\n", "import os\nimport triton\nassert False, sorted(os.listdir('/stage'))\n", 1
     )
-    result = interpret(tiny, tiny.incumbent.model_copy(update={"source": spy}), make_expected(tiny, 1).inputs)
-    assert "['candidate.py', 'inputs.npz', 'request.json']" in str(result.fault)
+    failure = compile_arm(tiny, tiny.incumbent.model_copy(update={"source": spy}), environment(90)).failure
+    assert "['candidate.py', 'request.json']" in str(failure)

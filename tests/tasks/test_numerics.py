@@ -6,8 +6,10 @@ import pytest
 from kernel_sources import (
     COMPUTE_WRONG,
     LIBDEVICE,
+    LOOKS_FOR_THE_INTERPRETER,
     NOT_COVERED,
     ODD_BUT_HONEST,
+    ONE_PROGRAM_FOR_ALL,
     OTHER_AT_PRODUCTION,
     RUN_WRONG,
     candidate,
@@ -107,6 +109,19 @@ def test_a_candidate_that_misbehaves_when_run_is_refused_with_its_fault(tiny: Pr
 
 
 @pytest.mark.usefixtures("one_draw")
+@pytest.mark.parametrize("name", LOOKS_FOR_THE_INTERPRETER)
+def test_a_candidate_that_looks_for_the_interpreter_is_judged_by_what_it_compiles(tiny: Problem, name: str) -> None:
+    judgement = judge(measure(tiny, candidate(LOOKS_FOR_THE_INTERPRETER[name])), tiny.criteria, answers=True)
+    assert judgement.outcome is Outcome.REJECTED
+    assert "numerics: wrong results" in judgement.reason
+
+
+@pytest.mark.usefixtures("one_draw")
+def test_programs_run_in_no_order_so_that_one_cannot_wait_for_another(covered: Problem) -> None:
+    assert misses(measure(covered, candidate(ONE_PROGRAM_FOR_ALL)), covered)
+
+
+@pytest.mark.usefixtures("one_draw")
 @pytest.mark.parametrize("name", ODD_BUT_HONEST)
 def test_honest_code_in_an_odd_style_is_right(tiny: Problem, name: str) -> None:
     evidence = measure(tiny, candidate(ODD_BUT_HONEST[name]))
@@ -200,7 +215,7 @@ def test_a_reference_that_fails_is_our_fault(tiny: Problem) -> None:
 
 
 def test_an_incumbent_that_fails_when_run_is_our_fault(tiny: Problem) -> None:
-    source, _ = RUN_WRONG["fails when interpreted"]
+    source, _ = RUN_WRONG["reads outside of its buffers"]
     broken = tiny.model_copy(update={"incumbent": candidate(source)})
     with pytest.raises(Broken, match="the incumbent of `kda_decode` does not run"):
         measure(broken, catalogue("reciprocal"), (Arm.INCUMBENT, Arm.CANDIDATE))

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,12 @@ def leaves_no_child() -> Iterator[None]:
 
 def test_the_probe_finds_no_hole(sandbox: str) -> None:
     assert sandbox == "bubblewrap"
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_two_threads_that_probe_at_once_do_not_take_each_others_secret_away() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(lambda _: probing.sandbox_mode.__wrapped__(), range(4))) == {"bubblewrap"}
 
 
 @pytest.mark.usefixtures("sandbox")

@@ -1,0 +1,85 @@
+"""Golden experiments: hypotheses whose verdicts are known, in chains. They go through the stages of a real run, on a ledger
+that is thrown away.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving.documents import read_document
+from serving.errors import Broken
+from serving.home import located
+from tasks.hypothesis_file import load_hypothesis
+from tasks.plan import make_plan
+from tasks.records import Experiment, Outcome, Record, Text
+from tasks.report import verdict_text
+from tasks.stages import open_experiment, run_stage
+
+STAGES = ("build", "microbench", "validate", "deploy")
+
+
+class GoldenStep(BaseModel):
+    """`hypothesis`: a path from the root of the repository. `says`: patterns that the printed verdict must hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Text
+    hypothesis: Text
+    outcome: Outcome
+    says: tuple[str, ...] = ()
+    quick: bool = False
+
+
+class Golden(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: Annotated[tuple[GoldenStep, ...], Field(min_length=1)]
+
+
+class GoldenResult(Record):
+    """`given` is the outcome, and what the verdict should say and does not."""
+
+    name: str
+    expected: str
+    given: str
+
+    @property
+    def equal(self) -> bool:
+        return self.expected == self.given
+
+
+def load_golden(folder: Path) -> tuple[GoldenStep, ...]:
+    """The steps in golden.yaml, in order. Raises BadInput."""
+    return read_document(folder / "golden.yaml", Golden).steps
+
+
+def run_golden(step: GoldenStep, say: Callable[[str], None]) -> GoldenResult:
+    """Run one hypothesis to its verdict. Raises Broken for a fault of ours, which no golden experiment expects."""
+    with TemporaryDirectory(prefix="infra-agent-") as folder:
+        ended = _run(located(step.hypothesis), f"file://{folder}/ledger")
+    verdict = ended.verdict
+    if verdict is None or (verdict.outcome is Outcome.BROKEN and step.outcome is not Outcome.BROKEN):
+        why = verdict.reason if verdict else "it ended without a verdict"
+        raise Broken(f"the golden experiment `{step.name}` is broken: {why}", "repair this before anything is judged")
+    text = verdict_text(ended)
+    missing = [pattern for pattern in step.says if not re.search(pattern, text)]
+    given = " ".join([verdict.outcome, *(f"without `{pattern}`" for pattern in missing)])
+    result = GoldenResult(name=step.name, expected=step.outcome, given=given)
+    say(f"{'ok    ' if result.equal else 'WRONG '} {step.name}: {given}")
+    return result
+
+
+def _run(path: Path, ledger_url: str) -> Experiment:
+    """What `flows/experiment.py` does, without Prefect."""
+    hypothesis = load_hypothesis(path)
+    plan = make_plan(hypothesis)
+    experiment = Experiment(hypothesis_id=hypothesis.id, attempt="golden", hypothesis=hypothesis, plan=plan)
+    experiment = open_experiment(experiment, ledger_url)
+    for stage in STAGES:
+        if experiment.verdict is None:
+            experiment = run_stage(stage, experiment, ledger_url)
+    return experiment

@@ -1,0 +1,10 @@
+"""Takes a gate that is nearly one for one.
+
+trap: [S8]
+rung: numerics
+reason: 'wrong results in .* slow_decay'
+base: incumbent
+edits:
+  - old: 'memory = tl.load(tile) * tl.exp(gate)[None, :]'
+    new: 'memory = tl.load(tile) * tl.where(gate > -0.01, 1.0, tl.exp(gate))[None, :]'
+"""

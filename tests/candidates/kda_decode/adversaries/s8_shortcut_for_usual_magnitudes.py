@@ -1,0 +1,11 @@
+"""Leaves out eps, which only small keys would show.
+
+trap: [S8]
+rung: numerics
+reason: 'wrong results in [12] of 12 regimes .*small_keys_fp32'
+quick: true
+base: incumbent
+edits:
+  - old: 'tl.sqrt(tl.sum(key * key, axis=0) + EPS)'
+    new: 'tl.sqrt(tl.sum(key * key, axis=0) + tl.where(tl.max(tl.abs(key), axis=0) > 0.01, EPS, 1e-9))'
+"""

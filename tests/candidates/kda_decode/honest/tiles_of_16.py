@@ -1,0 +1,5 @@
+"""Smaller tiles, by a launch option.
+
+launch: {BV: 16}
+base: incumbent
+"""
