@@ -132,11 +132,20 @@ def doctor() -> None:
     click.echo(diagnose())
 
 
+@cli.command()
+@click.option("--quick", is_flag=True, help="A few of each kind.")
+@JSON
+def selfcheck(quick: bool, json_file: Path | None) -> None:
+    """Judge candidates and experiments whose fate is known: is the evaluator itself sound? Exit status 1 if not."""
+    from flows.selfcheck import check_self
+
+    sys.exit(check_self(quick, json_file))
+
+
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.
 PLANNED = {
     "propose": "ask a model for hypotheses",
     "campaign": "the nightly loop",
-    "selfcheck": "incumbents pass, adversaries fail, A/A stays silent",
     "stack": "validate, import, start and stop a serving stack",
     "timeline": "summarize and compare timelines",
     "export": "write a kernel problem for other tools",

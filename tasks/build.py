@@ -29,11 +29,7 @@ def build_kernel(
     """
     started = time.monotonic()
     facts = environment(arch)
-    with ThreadPoolExecutor(max_workers=len(ARCHITECTURES)) as pool:
-        # What the static rung looks at besides, while there is a core for it. It is not part of this build.
-        further = [environment(other) for other in ARCHITECTURES if other != arch]
-        jobs = [pool.submit(compile_arms, problem, candidate, x, arms) for x in (facts, *further)]
-        compiled, *_ = (job.result() for job in jobs)
+    compiled = compile_arms(problem, candidate, facts, arms)
     ours = compiled[Arm.CANDIDATE]
     return Build(
         hypothesis_id=hypothesis_id,

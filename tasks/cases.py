@@ -32,7 +32,8 @@ class Edit(BaseModel):
 class Header(BaseModel):
     """`rung` must reject it (or `outcome`) for a reason that matches; an honest candidate has neither rung nor reason.
 
-    `quick`: one of the few that `selfcheck --quick` takes.
+    `checks`: the regimes that an adversary is judged in, to save time; an honest candidate is judged in all. `quick`: one of
+    the few that `selfcheck --quick` takes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,12 +45,16 @@ class Header(BaseModel):
     base: str | None = None
     edits: tuple[Edit, ...] = ()
     launch: dict[str, Scalar] = {}
+    checks: tuple[Text, ...] = ("default_fp32", "tp8_bf16")
     quick: bool = False
 
     @field_validator("reason")
     @classmethod
     def _is_a_pattern(cls, pattern: str | None) -> str | None:
-        re.compile(pattern or "")
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from error
         return pattern
 
 
@@ -83,7 +88,7 @@ def _load(path: Path, honest: bool) -> Case:
     try:
         title, _, head = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")
         document = yaml.safe_load(head) or {}
-    except (SyntaxError, yaml.YAMLError, re.error) as error:
+    except (SyntaxError, yaml.YAMLError) as error:
         raise BadInput(f"`{path}` has no header: {error}", "begin with a docstring: title, empty line, YAML") from error
     header = validate(document, Header, str(path))
     if honest == (header.rung is not None and header.reason is not None and bool(header.trap)):

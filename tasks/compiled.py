@@ -112,12 +112,11 @@ def compile_arm(problem: Problem, candidate: KernelCandidate, environment: Envir
     if kept is not None:
         return kept
     arch = int(environment.facts["arch"].removeprefix("sm_"))
-    asked = record(problem, candidate, arch)
+    asked = record(problem, candidate, environment)
     if asked.recording is None:
-        return Compiled(folder=folder, log=asked.ending.output_tail, wall_s=asked.ending.wall_s, failure=asked.failure)
+        return Compiled(folder=folder, log=asked.log, wall_s=asked.wall_s, failure=asked.failure)
     made = _compile(problem, asked.recording, arch, folder)
-    log, wall_s = asked.ending.output_tail + made.log, asked.ending.wall_s + made.wall_s
-    return made.model_copy(update={"log": log, "wall_s": wall_s})
+    return made.model_copy(update={"log": asked.log + made.log, "wall_s": asked.wall_s + made.wall_s})
 
 
 def _compile(problem: Problem, recording: Recording, arch: int, folder: Path) -> Compiled:

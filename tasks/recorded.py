@@ -4,12 +4,17 @@ compiled, interpreted and counted in processes that it never enters, so a false 
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
-from tasks.ending import Ending
+from pydantic import ValidationError
+
+from serving.home import home
 from tasks.problem import Problem
-from tasks.records import KernelCandidate, Record, Scalar
+from tasks.records import Environment, KernelCandidate, Record, Scalar, digest
 from tasks.staging import UntrustedResult, fault_of, staged
 from tasks.twins import runs_of, shaped
+
+RECORDED_ARCH = 90  # what Triton's driver says that there is, where a candidate asks
 
 
 class Recording(Record):
@@ -28,8 +33,9 @@ class Recording(Record):
 class Recorded(Record):
     """A recording, or what the candidate did wrong."""
 
-    ending: Ending
     recording: Recording | None = None
+    log: str = ""
+    wall_s: float = 0.0
     failure: str | None = None
 
 
@@ -44,23 +50,48 @@ def calls_of(problem: Problem, launch: Mapping[str, Scalar]) -> list[dict[str, A
     ]  # fmt: skip
 
 
-def record(problem: Problem, candidate: KernelCandidate, arch: int) -> Recorded:
-    """Call `run` as `calls_of` says. `problem` is tuned to the candidate. Raises Broken for faults of ours only."""
+def record(problem: Problem, candidate: KernelCandidate, environment: Environment) -> Recorded:
+    """Call `run` as `calls_of` says, or find the recording in the cache: it serves every architecture.
+
+    `problem` is tuned to the candidate. Raises Broken for faults of ours only.
+    """
+    facts = {name: environment.facts[name] for name in ("torch", "triton", "python")}
+    key = digest([digest(candidate.source), dict(candidate.launch), problem.evaluator_digest, facts])
+    kept = home() / "recordings" / f"{key}.json"
+    try:
+        return Recorded(recording=Recording.model_validate_json(kept.read_bytes()))
+    except (OSError, ValidationError):
+        pass  # made anew
+    found = _record(problem, candidate)
+    if found.recording is not None:
+        kept.parent.mkdir(exist_ok=True)
+        part = kept.with_name(f"{kept.name}.{uuid4().hex}")
+        part.write_text(found.recording.model_dump_json())
+        part.replace(kept)
+    return found
+
+
+def _record(problem: Problem, candidate: KernelCandidate) -> Recorded:
     limits, calls = problem.criteria.values.limits, calls_of(problem, problem.options_of(candidate))
-    request = {"arch": arch, "entry": "run", "calls": calls}
+    request = {"arch": RECORDED_ARCH, "entry": "run", "calls": calls}
     with staged({"candidate.py": candidate.source}, request) as stage:
         ending = stage.run("record.py", limits)
         fault = fault_of(ending, None, limits)
+        recording = None
         try:
-            recording = None if fault else stage.result(Recording)
-            if recording is not None:
-                fault = fault_of(ending, recording.fault, limits)
-                wanted = {x["workload"] for x in calls if not (x["options"] and x["workload"] in recording.skipped)}
-                if fault is None and set(recording.calls) != wanted:
-                    fault = "the process did not describe the launches of every workload"
-                idle = sorted(name for name, launches in recording.calls.items() if not launches)
-                if fault is None and idle:
-                    fault = f"it launches no kernel at {idle[0]}"
+            if fault is None:
+                recording = stage.result(Recording)
+                fault = fault_of(ending, recording.fault, limits) or _incomplete(recording, calls)
         except UntrustedResult as error:
             fault = str(error)
-    return Recorded(ending=ending, failure=fault) if fault else Recorded(ending=ending, recording=recording)
+    found = None if fault else recording
+    return Recorded(recording=found, log=ending.output_tail, wall_s=ending.wall_s, failure=fault)
+
+
+def _incomplete(recording: Recording, calls: list[dict[str, Any]]) -> str | None:
+    """What a recording lacks. Only runs with launch options of their own may be skipped: not every source has them."""
+    wanted = {x["workload"] for x in calls if not (x["options"] and x["workload"] in recording.skipped)}
+    if set(recording.calls) != wanted:
+        return "the process did not describe the launches of every workload"
+    idle = sorted(name for name, launches in recording.calls.items() if not launches)
+    return f"it launches no kernel at {idle[0]}" if idle else None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from serving.errors import BadInput
 from tasks.build import BOTH, build_kernel
 from tasks.cases import CANDIDATES, Case, load_cases
 from tasks.decide import judge
@@ -69,8 +70,12 @@ def run_selfcheck(quick: bool, folder: Path = CANDIDATES, say: Say = lambda line
     cases = [case for case in load_cases(folder) if case.header.quick or not quick]
     problems = {name: load_problem(name) for name in {case.problem for case in cases}}
 
+    def scope(case: Case) -> Problem:
+        problem = problems[case.problem]
+        return problem if case.honest else narrowed(problem, case.header.checks)
+
     def judged(case: Case) -> Failure | None:
-        fault = misjudged(case, play(case, problems[case.problem]))
+        fault = misjudged(case, play(case, scope(case)))
         say(f"{'WRONG ' if fault else 'ok    '} {case.name}{f': {fault}' if fault else ''}")
         return Failure(name=case.name, reason=fault) if fault else None
 
@@ -92,6 +97,21 @@ def report_of(
         honest=Honest(total=len(names[True]), passed=good, failures=failed[True]),
         golden=golden,
     )
+
+
+def narrowed(problem: Problem, checks: Sequence[str]) -> Problem:
+    """The problem with some of its checks, and with the production shapes that they are of the kind of."""
+    kept = tuple(check for check in problem.workloads.checks if check.name in checks)
+    kinds = [problem.kind_of(check) for check in kept]
+    timings = tuple(timing for timing in problem.workloads.timings if problem.kind_of(timing) in kinds)
+    if len(kept) != len(checks) or not timings:
+        raise BadInput(
+            f"`{problem.name}` lacks one of the checks {list(checks)}, or a production shape of their kind",
+            "correct `checks` in the header of the candidate",
+        )
+    workloads = problem.workloads.model_copy(update={"checks": kept, "timings": timings})
+    ours = digest([problem.evaluator_digest, list(checks)])
+    return problem.model_copy(update={"workloads": workloads, "evaluator_digest": ours})
 
 
 def play(case: Case, problem: Problem) -> Played:

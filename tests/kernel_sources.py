@@ -174,11 +174,11 @@ LOOKS_FOR_THE_INTERPRETER: dict[str, str] = {
         "state_index, out, scale, lower_bound,\n        K=K",
         "state_index, out, scale, lower_bound * INTERPRETED,\n        K=K",
     ),
-    "swaps a device function in a tuple": _TELL + other_kernel(
+    "swaps a device function": _TELL + other_kernel(
         "@triton.jit\n",
         "@triton.jit\ndef right(x):\n    return x\n\n\n@triton.jit\ndef wrong(x):\n    return x * 0.5\n\n\n"
-        "CHOSEN = (right if INTERPRETED else wrong,)\n\n\n@triton.jit\n",
-    ).replace("tl.store(tile, memory)", "tl.store(tile, CHOSEN[0](memory))"),
+        "chosen = right if INTERPRETED else wrong\n\n\n@triton.jit\n",
+    ).replace("tl.store(tile, memory)", "tl.store(tile, chosen(memory))"),
 }  # fmt: skip
 
 _UNGATED = "    memory = tl.load(tile)\n    if {}:\n        memory = memory * tl.exp(gate)[None, :]\n"

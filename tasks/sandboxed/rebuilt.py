@@ -46,7 +46,11 @@ def rebuild(functions):
     for place in reversed(range(len(functions))):  # what a function calls stands behind it
         described = functions[place]
         # The interpreter looks for the module of the language among a function's globals.
-        scope = {"__builtins__": {x: getattr(builtins, x) for x in BUILTINS}, "triton_language": tl}
+        scope = {
+            "__builtins__": {x: getattr(builtins, x) for x in BUILTINS},
+            "triton_language": tl,
+            "__name__": "candidate",
+        }
         scope |= {name: value(x, made) for name, x in described["names"].items() if "function" not in x}
         Reader(described, trees[place], scope).check()
         exec(compile(ast.Module([trees[place]], []), str(worker.CANDIDATE), "exec"), scope)

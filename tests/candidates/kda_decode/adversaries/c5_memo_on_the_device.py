@@ -36,4 +36,4 @@ MEMO = {}
 
 
 def memo(out):
-    return MEMO.setdefault(out.shape, torch.empty(out.shape, dtype=out.dtype, device=out.device))
+    return MEMO.setdefault((out.shape, out.dtype), torch.empty(out.shape, dtype=out.dtype, device=out.device))

@@ -6,6 +6,7 @@ reason: 'left a link in place of .result.json.'
 base: incumbent
 """
 
+
 def run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch):
     import os
 

@@ -7,6 +7,7 @@ quick: true
 base: incumbent
 """
 
+
 def run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch):
     import json
     import os

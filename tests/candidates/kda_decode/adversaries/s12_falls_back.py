@@ -9,6 +9,7 @@ edits:
     new: 'tl.load(b + row + no_such_name)'
 """
 
+
 def run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch):
     try:
         honest_run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch)

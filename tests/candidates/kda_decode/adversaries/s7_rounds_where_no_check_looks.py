@@ -2,7 +2,7 @@
 
 trap: [S7, H11]
 rung: numerics
-reason: 'results at tp1_b8 are covered by no check: .* constexpr LOW'
+reason: 'results at tp8_b8 are covered by no check: .* constexpr LOW'
 outcome: INCONCLUSIVE
 base: incumbent
 edits:

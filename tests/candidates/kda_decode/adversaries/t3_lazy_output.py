@@ -6,6 +6,7 @@ reason: 'returned without launching a kernel'
 base: incumbent
 """
 
+
 class Promise:
     def __init__(self, work):
         self.work = work
@@ -15,4 +16,6 @@ class Promise:
 
 
 def run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch):
-    return Promise(lambda: honest_run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch))
+    return Promise(
+        lambda: honest_run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound, **launch)
+    )

@@ -2,7 +2,7 @@
 
 trap: [T7, S17]
 rung: numerics
-reason: 'wrong results in 2 of 12 regimes .tp8_bf16, tp1_bf16.'
+reason: 'wrong results in 1 of 2 regimes .tp8_bf16.'
 base: incumbent
 edits:
   - old: 'kda_decode[(V // BV, heads, requests)]'

@@ -2,11 +2,12 @@
 
 trap: [T7, H11]
 rung: numerics
-reason: 'results at tp1_b128 are covered by no check: kernel .nothing. has the place of kernel .kda_decode.'
+reason: 'results at tp8_b128 are covered by no check: kernel .nothing. has the place of kernel .kda_decode.'
 outcome: INCONCLUSIVE
 quick: true
 base: incumbent
 """
+
 
 @triton.jit
 def nothing(out):

@@ -1,4 +1,4 @@
-"""Device functions with default values, one of them reached through another and one through a tuple.
+"""Device functions with default values, one of them reached through another.
 
 quick: true
 base: incumbent
@@ -22,13 +22,10 @@ edits:
           return x / tl.sqrt(squares(x) + eps)
 
 
-      PARTS = (normalised, sigmoid)
-
-
       @triton.jit
       def kda_decode(
   - old: 'query / tl.sqrt(tl.sum(query * query, axis=0) + EPS) * scale'
-    new: 'PARTS[0](query) * scale'
+    new: 'normalised(query) * scale'
   - old: 'key = key / tl.sqrt(tl.sum(key * key, axis=0) + EPS)'
     new: 'key = normalised(key)'
   - old: '1.0 / (1.0 + tl.exp(-tl.load(b + row).to(tl.float32)))'

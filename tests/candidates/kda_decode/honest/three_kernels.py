@@ -15,6 +15,7 @@ edits:
           update_state[(
 """
 
+
 @triton.jit
 def betas(b, beta_out, total, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
