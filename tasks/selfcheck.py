@@ -19,7 +19,7 @@ from tasks.golden import GoldenResult, load_golden, run_golden
 from tasks.judgement import Judgement
 from tasks.numerics import measure_numerics
 from tasks.problem import Problem, load_problem
-from tasks.records import Arm, Outcome, Record, Rung, digest
+from tasks.records import Arm, Outcome, Question, Record, Rung, digest
 from tasks.static import measure_static
 
 ALONE = (Arm.CANDIDATE,)
@@ -126,7 +126,8 @@ def play(case: Case, problem: Problem) -> Played:
             continue
         measure = measure_static if rung is Rung.STATIC else measure_numerics
         evidence = measure(problem, case.candidate, build, arms=arms)
-        last = judge(evidence, problem.criteria, answers=rung is Rung.STATIC and not case.honest)
+        question = Question.LESS_WORK if rung is Rung.STATIC and not case.honest else None
+        last = judge(evidence, problem.criteria, question)
         if last.outcome is not None:
             return Played(rung=rung, outcome=last.outcome, reason=last.reason)
     return Played(rung=None, outcome=None, reason=last.reason)

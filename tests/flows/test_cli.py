@@ -91,6 +91,7 @@ def test_a_bad_hypothesis_file_is_exit_2_with_a_hint_and_leaves_no_record(
         ["run"],
         ["run", "x.yaml", "--upto", "wibble"],
         ["run", "x.yaml", "--budget-s", "0"],
+        ["run", "x.yaml", "--bud", "60"],
         ["run", "x.yaml", "--budget-s", "nan"],
         ["run", "x.yaml", "--json", "/dev/null"],
         ["run", "x.yaml", "--json", "."],
@@ -166,7 +167,7 @@ def test_every_name_that_schema_lists_has_a_schema(
 
 def test_help_names_every_command_of_the_contract() -> None:
     shown: Result = CliRunner().invoke(cli.cli, ["--help"])
-    for name in ("run", "check", "ledger", "schema", "doctor", *cli.PLANNED):
+    for name in ("run", "check", "ledger", "schema", "doctor", "selfcheck", *cli.PLANNED):
         assert f"  {name} " in shown.output
 
 

@@ -111,7 +111,7 @@ def test_a_candidate_that_misbehaves_when_run_is_refused_with_its_fault(tiny: Pr
 @pytest.mark.usefixtures("one_draw")
 @pytest.mark.parametrize("name", LOOKS_FOR_THE_INTERPRETER)
 def test_a_candidate_that_looks_for_the_interpreter_is_judged_by_what_it_compiles(tiny: Problem, name: str) -> None:
-    judgement = judge(measure(tiny, candidate(LOOKS_FOR_THE_INTERPRETER[name])), tiny.criteria, answers=True)
+    judgement = judge(measure(tiny, candidate(LOOKS_FOR_THE_INTERPRETER[name])), tiny.criteria)
     assert judgement.outcome is Outcome.REJECTED
     assert "numerics: wrong results" in judgement.reason
 
