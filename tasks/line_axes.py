@@ -31,13 +31,15 @@ class Line(Record):
 
 
 def lines_of(source: str, kernel: str) -> dict[int, Line]:
-    """Every line of the function `kernel` that holds a statement, by its number; empty without such a function."""
-    tree = ast.parse(source)
-    function = _functions(tree).get(kernel)
-    if function is None:
+    """Every line of the function `kernel` that holds a statement, by its number; empty if it cannot be read."""
+    try:
+        tree = ast.parse(source)
+        function = _functions(tree).get(kernel)
+        if function is None:
+            return {}
+        found, decided = (_Reading(tree, function, through_loads=x).lines() for x in (True, False))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # nested too deeply, say: nothing is claimed
         return {}
-    values, indices = _Reading(tree, function, through_loads=True), _Reading(tree, function, through_loads=False)
-    found, decided = values.lines(), indices.lines()
     return {
         line: Line(values=found[line][0], decided=decided[line][1], stretch=first)
         for statement, first in _stretches(function.body)
@@ -90,8 +92,11 @@ def _union(parts: Iterator[Axes]) -> Axes:
 class _Reading:
     """One function, read until the axes of its names do not change any more."""
 
-    def __init__(self, tree: ast.Module, function: ast.FunctionDef, through_loads: bool, within: int = 0) -> None:
-        self.tree, self.function, self.through_loads, self.within = tree, function, through_loads, within
+    def __init__(
+        self, tree: ast.Module, function: ast.FunctionDef, through_loads: bool, known: dict[str, Axes] | None = None
+    ) -> None:
+        self.tree, self.function, self.through_loads = tree, function, through_loads
+        self.known = {} if known is None else known  # axes of device functions; while one is read, all
         self.pure, self.functions = _pure_names(tree), _functions(tree)
         given = {x.arg for x in (*function.args.args, *function.args.kwonlyargs)}
         stored = {x.id for x in ast.walk(function) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
@@ -127,7 +132,9 @@ class _Reading:
             case ast.For(body=body, orelse=rest) | ast.While(body=body, orelse=rest):
                 axes |= self.of(statement.iter if isinstance(statement, ast.For) else statement.test)
                 self.assign([statement.target] if isinstance(statement, ast.For) else [], axes)
-                for _ in range(2):  # a `break` at its end decides about its beginning
+                ended = None
+                while ended != self.ended:  # a `break` at its end decides about its beginning
+                    ended = self.ended
                     self.block([*body, *rest], axes)
             case ast.Return() | ast.Break() | ast.Continue():
                 self.ended |= under
@@ -183,14 +190,16 @@ class _Reading:
             return NONE if name in _LOADS and not self.through_loads else given
         if isinstance(function, ast.Attribute) and module is None:  # a method of a value, such as `x.to(...)`
             return given | self.of(function.value)
-        return given | self.inside(self.functions.get(name))
+        return given | self.inside(name)
 
-    def inside(self, function: ast.FunctionDef | None) -> Axes:
+    def inside(self, name: str) -> Axes:
         """Axes that a device function of the same file asks for itself."""
-        if function is None or self.within > len(self.functions):
-            return ALL
-        reading = _Reading(self.tree, function, self.through_loads, self.within + 1)
-        return _union(axes for axes, _ in reading.lines().values())
+        if name not in self.known:
+            self.known[name] = ALL
+            if name in self.functions:
+                reading = _Reading(self.tree, self.functions[name], self.through_loads, self.known)
+                self.known[name] = _union(axes for axes, _ in reading.lines().values())
+        return self.known[name]
 
 
 def _literal_axis(call: ast.Call) -> Axes:

@@ -51,7 +51,10 @@ GATES: dict[tuple[str, Rung], tuple[tuple[Rung, str], ...]] = {
         (Rung.NUMERICS, "no timing on wrong results"),
         (Rung.STATIC, "spills and lost vector width are rejected before a GPU is used"),
     ),
-    ("kernel_candidate", Rung.ENGINE): ((Rung.NUMERICS, "a wrong kernel is not worth a server"),),
+    ("kernel_candidate", Rung.ENGINE): (
+        (Rung.NUMERICS, "a wrong kernel is not worth a server"),
+        (Rung.STATIC, "what spills, or what the engine's own Triton would compile otherwise, is not worth one either"),
+    ),
     ("kernel_candidate", Rung.SERVICE): (
         (Rung.NUMERICS, "no timing on wrong results"),
         (Rung.STATIC, "spills and lost vector width are rejected before a GPU is used"),

@@ -59,13 +59,15 @@ def measure_static(
     facts = {arch: environment(arch) for arch in ARCHITECTURES if arch != primary}
     compiled |= {arch: compile_arms(problem, candidate, facts[arch], arms) for arch in facts}
     sources = {Arm.INCUMBENT: problem.incumbent, Arm.CANDIDATE: candidate}
-    faults: list[str] = []
-    readings = [
-        reading
-        for arch, built in compiled.items()
-        for arm in arms
-        if (reading := _read(problem, sources[arm], arm, arch, built[arm], faults)) is not None
-    ]
+    with ThreadPoolExecutor(max_workers=DISASSEMBLERS) as pool:
+        jobs = [
+            pool.submit(_read, problem, sources[arm], arm, arch, built[arm])
+            for arch, built in compiled.items()
+            for arm in arms
+        ]
+        found = [job.result() for job in jobs]
+    readings = [x for x in found if isinstance(x, Reading)]
+    faults = [x for x in found if isinstance(x, str)]
     blocks: list[Block] = []
     for reading in readings:
         blocks += _blocks(reading, interpreted, reading.arch == primary, len(blocks))
@@ -95,25 +97,19 @@ def _facts(problem: Problem, built: Environment, others: dict[int, Environment])
     return Environment(facts=built.facts | further)
 
 
-def _read(
-    problem: Problem, source: KernelCandidate, arm: Arm, arch: int, compiled: Compiled, faults: list[str]
-) -> Reading | None:
-    """The code of every cubin that a timing workload launches; None with a fault of the candidate."""
+def _read(problem: Problem, source: KernelCandidate, arm: Arm, arch: int, compiled: Compiled) -> Reading | str:
+    """The code of every cubin that a timing workload launches, or a fault of the candidate."""
     if compiled.failure is not None:  # on a further architecture; the incumbent's is Broken already
-        faults.append(f"does not build for sm_{arch}: {compiled.failure}")
-        return None
+        return f"does not build for sm_{arch}: {compiled.failure}"
     launches = {x.cubin: x for workload in problem.workloads.timings for x in compiled.workloads[workload.name]}
     try:
-        with ThreadPoolExecutor(max_workers=DISASSEMBLERS) as pool:
-            codes = pool.map(lambda launch: read_code(compiled.cubin(launch)), launches.values())
-            found = dict(zip(launches, codes, strict=True))
+        codes = {name: read_code(compiled.cubin(launch)) for name, launch in launches.items()}
     except Unreadable as error:
         if arm is Arm.INCUMBENT:
             raise Broken(f"the incumbent's machine code cannot be read: {error}", "check the Triton version") from error
-        faults.append(f"its machine code cannot be read: {error}")
-        return None
+        return f"its machine code cannot be read: {error}"
     return Reading(
-        problem=problem.tuned(source), arm=arm, arch=arch, source=source.source, compiled=compiled, codes=found
+        problem=problem.tuned(source), arm=arm, arch=arch, source=source.source, compiled=compiled, codes=codes
     )
 
 

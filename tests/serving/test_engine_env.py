@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.engine_env import CPU_STAND_INS, MEETING, SGLANG, engine, process_environment
+from serving.engine_env import CPU_STAND_INS, MEETING, SGLANG, engine, process_environment, version_in_engine
 from serving.errors import Broken
 
 
@@ -65,3 +65,14 @@ def test_what_the_launcher_decides_goes_over_what_a_stack_states() -> None:
     assert seen["PYTHONPATH"] == str(CPU_STAND_INS)
     assert seen[MEETING] == "file://meet"
     assert seen["OMP_NUM_THREADS"] == "2"
+
+
+def test_the_version_of_a_package_is_known_without_starting_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_environment(tmp_path / "engine", SGLANG)
+    monkeypatch.setenv("INFRA_AGENT_ENGINE", str(tmp_path / "engine"))
+    assert version_in_engine("sglang") == SGLANG
+    assert version_in_engine("triton") is None
+    monkeypatch.setenv("INFRA_AGENT_ENGINE", str(tmp_path / "nowhere"))
+    assert version_in_engine("sglang") is None

@@ -58,6 +58,21 @@ def test_a_device_function_brings_the_axes_that_it_asks_for() -> None:
     assert axes_of_last_line("x = helper(tl.program_id(0))", HELPER) == {0, 1}
 
 
+def test_functions_that_call_each_other_often_are_read_once_each() -> None:
+    chain = "".join(f"@triton.jit\ndef f{i}(x):\n    return f{i + 1}(x) + f{i + 1}(x)\n\n\n" for i in range(40))
+    last = "@triton.jit\ndef f40(x):\n    return x * tl.program_id(2)\n\n\n"
+    assert axes_of_last_line("x = f0(tl.program_id(0))", chain + last) == {0, 2}
+
+
+def test_a_function_that_calls_itself_is_not_understood() -> None:
+    assert axes_of_last_line("x = f(p)", "@triton.jit\ndef f(x):\n    return f(x)\n\n\n") == ALL
+
+
+def test_an_expression_too_deep_to_read_claims_nothing() -> None:
+    source = f"{HEAD}@triton.jit\ndef kernel(p, n):\n    x = {' + '.join(['p'] * 3000)}\n"
+    assert lines_of(source, "kernel") == {}
+
+
 def test_data_decides_about_a_branch_otherwise_than_an_index() -> None:
     source = (
         f"{HEAD}@triton.jit\ndef kernel(p, n):\n    i = tl.program_id(0)\n    if tl.load(p + i) > 0:\n"

@@ -17,7 +17,7 @@ from tasks.records import Hypothesis, Question, Rung
         (Question.LESS_WORK, ["numerics", "static"]),
         (Question.FEWER_BYTES, ["numerics"]),
         (Question.FASTER_KERNEL, ["numerics", "static", "microbench"]),
-        (Question.SOUND_ENGINE, ["numerics", "engine"]),
+        (Question.SOUND_ENGINE, ["numerics", "static", "engine"]),
         (Question.BETTER_SERVICE, ["numerics", "static", "microbench", "engine", "service"]),
     ],
 )
