@@ -4,16 +4,13 @@ Inputs are written and results read here, in memory that both sides map; the pro
 it never holds an input that it is not working on. Its CPU time is read from outside, by the clock of its process id.
 """
 
-import fcntl
 import json
 import mmap
 import os
-import platform
 import secrets
 import select
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,19 +20,15 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 import numpy as np
-import psutil
 
-from serving.errors import Broken
-from tasks.bubblewrap import INSIDE_SCRIPTS, LIMITED, isolation, limit_words
 from tasks.ending import Limits, ending_of, limit_in
-from tasks.no_children import no_children
+from tasks.native_start import shared_memory, single_process, start_process
 from tasks.records import Record, digest
 from tasks.sandbox import sandbox_mode
 from tasks.twins import Array
 
 ALIGNMENT = 64
 READY_S, TAIL_BYTES = 120.0, 4096
-_ENTER = f'{LIMITED}\nexec "$@"'
 # How arrays lie in the shared memory; bfloat16, which numpy lacks, as its bits.
 STORED = {"float32": np.float32, "bfloat16": np.uint16, "int32": np.int32, "int8": np.int8}
 
@@ -112,7 +105,7 @@ def native(source: NativeSource, calls: Sequence[list[dict[str, Any]]], limits: 
     sandbox_mode()
     placed, size = layout(calls)
     with TemporaryDirectory(prefix="infra-agent-") as folder, TemporaryFile() as log:
-        memory = _shared(size)
+        memory = shared_memory(size)
         shared = mmap.mmap(memory, size)  # goes with the last view of it
         Path(folder, "candidate.py").write_text(source.source)
         if source.library is not None:
@@ -120,7 +113,7 @@ def native(source: NativeSource, calls: Sequence[list[dict[str, Any]]], limits: 
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(READY_S)
         try:
-            process = _start(Path(folder), theirs, memory, log, limits)
+            process = start_process(Path(folder), theirs, memory, log, limits)
         finally:
             theirs.close()
             os.close(memory)
@@ -133,30 +126,6 @@ def native(source: NativeSource, calls: Sequence[list[dict[str, Any]]], limits: 
             ours.close()
             process.kill()
             process.wait()
-
-
-def _shared(size: int) -> int:
-    """Memory that a candidate can write to and cannot shrink: reading past its end would kill us."""
-    memory = os.memfd_create("infra-agent", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-    os.ftruncate(memory, size)
-    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return memory
-
-
-def _start(
-    folder: Path, channel: socket.socket, memory: int, log: IO[bytes], limits: Limits
-) -> "subprocess.Popen[bytes]":
-    read, write = os.pipe()
-    try:
-        os.write(write, no_children(platform.machine()))
-        os.close(write)
-        return subprocess.Popen(
-            [*isolation(folder, limits, read_only=True), "--seccomp", str(read), "--", "/bin/sh", "-c", _ENTER, "sh",
-             *limit_words(limits), sys.executable, "-I", "-B", f"{INSIDE_SCRIPTS}/native.py", str(memory)],
-            stdin=channel.fileno(), stdout=log, stderr=log, pass_fds=(read, memory), start_new_session=True, env={},
-        )  # fmt: skip
-    finally:
-        os.close(read)
 
 
 def _load(
@@ -177,7 +146,8 @@ def _load(
     if loaded.get("nonce") != nonce:
         raise NativeFault("")
     views = [{x["name"]: _view(shared, x) for x in arguments if "shape" in x} for arguments in placed]
-    found = Native(channel, views, loaded["loaded"], _single(process.pid))
+    found = Native(channel, views, loaded["loaded"], single_process(process.pid))
+    channel.send(b"load")
     answer = found._receive()
     if answer != b"ready":
         raise NativeFault(_said(answer))
@@ -188,18 +158,6 @@ def _load(
 def _view(shared: mmap.mmap, x: dict[str, Any]) -> Array:
     found = np.frombuffer(shared, STORED[x["dtype"]], prod(x["shape"]), x["offset"])
     return found.reshape(x["shape"])
-
-
-def _single(bubblewrap: int) -> int:
-    """The process id of the candidate as seen here; the filter that keeps it alone must be in force."""
-    try:
-        inside = psutil.Process(bubblewrap).children(recursive=True)
-        status = Path(f"/proc/{inside[-1].pid}/status").read_text() if len(inside) == 2 else ""
-    except (psutil.Error, OSError):
-        status = ""
-    if "Seccomp:\t2" not in status or "Threads:\t1\n" not in status:
-        raise Broken("a candidate's process is not alone in its sandbox", "look at `infra-agent doctor`")
-    return inside[-1].pid
 
 
 def _said(answer: bytes) -> str:

@@ -53,6 +53,7 @@ def main():
     torch.set_num_threads(1)
     request = json.loads(channel.recv(MOST_BYTES))
     channel.send(json.dumps(loaded(request)).encode())
+    channel.recv(8)  # until the parent has looked at this process
     try:
         with torch.inference_mode():
             serve(channel, memory, request)

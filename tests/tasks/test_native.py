@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from serving.errors import Broken
-from tasks import native as native_module
 from tasks.ending import Limits
 from tasks.native import NativeFault, NativeSource, layout, native
+from tasks.native_start import single_process
 from tasks.no_children import no_children
 from tasks.records import digest
 
@@ -81,7 +81,7 @@ def test_tensors_are_apart_and_aligned() -> None:
 
 def test_a_process_that_is_not_alone_under_the_filter_is_not_used() -> None:
     with pytest.raises(Broken, match="not alone"):
-        native_module._single(os.getpid())
+        single_process(os.getpid())
 
 
 def test_another_machine_than_the_filter_is_for_is_refused() -> None:
