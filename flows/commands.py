@@ -21,7 +21,7 @@ from tasks.ledger import Ledger, default_url
 from tasks.plan import make_plan
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
-from tasks.report import plan_text, verdict_text
+from tasks.report import change, place_of, plan_text, verdict_text
 from tasks.schemas import schemas
 from tasks.service_arms import check_edit
 from tasks.stages import criteria_of
@@ -92,7 +92,12 @@ def check_target(rung: str, target: Path, json_file: Path | None) -> str:
     local.show_progress()
     result = check(Rung(rung), target)
     click.echo(f"{result.outcome}  {result.rung} of {result.target}\n  reason: {result.reason}")
-    for block in result.evidence.blocks:
+    place = place_of(result.evidence)
+    if place is not None:
+        click.echo(f"  measured on: {place}")
+    for finding in result.findings:
+        click.echo(f"  {finding.locus.name}: {finding.observable} {change(finding)}; {finding.implies}")
+    for block in result.evidence.blocks if place is None else ():
         value = "unknown: " + (block.reason or "") if block.value is None else f"{block.value:g} {block.unit}"
         part = f" in {block.part}" if block.part else ""
         arch = f" on {block.arch}" if block.arch else ""

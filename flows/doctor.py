@@ -29,6 +29,7 @@ RUNG_NEEDS = {
     "static": ("triton", "ptxas", "sandbox"),
     "numerics": ("triton", "sandbox"),
     "microbench (Triton kernels)": ("triton", "ptxas", "gpu"),
+    "microbench (CPU kernels)": ("sandbox", "C++ compiler", "numba"),
     "overlap": ("overlap rung",),
     "engine": ("engine rung",),
     "service (CPU stack)": ("engine environment", "C++ compiler"),
@@ -59,6 +60,7 @@ def look() -> list[Need]:
     return [
         _package("prefect", "make setup"),
         _attempt("triton", _triton, "make setup"),
+        _package("numba", "make setup"),
         _attempt("ptxas", _ptxas, "make setup; unset TRITON_PTXAS_PATH if it names no file"),
         _attempt("sandbox", _sandbox, "allow unprivileged user namespaces; candidates never run without a sandbox"),
         _tool("C++ compiler", ("c++", "g++", "clang++"), "apt-get install g++"),

@@ -25,8 +25,11 @@ _TAIL_BYTES = 16384
 _READ_BYTES = 65536
 # Soft below hard: at the soft limit the kernel sends SIGXCPU, which names its cause. A limit that fails starts nothing.
 # Standard input is a pipe to us: after the command, `times` reports the CPU time, which bubblewrap does not hand on.
-_ENTER = """
-ulimit -c 0 && ulimit -S -t "$1" && ulimit -H -t "$2" && ulimit -v "$3" && ulimit -f "$4" && shift 4 || exit 125
+LIMITED = (
+    'ulimit -c 0 && ulimit -S -t "$1" && ulimit -H -t "$2" && ulimit -v "$3" && ulimit -f "$4" && shift 4 || exit 125'
+)
+_ENTER = f"""
+{LIMITED}
 "$@" </dev/null; status=$?; times >&0; exit $status
 """
 _PASSED_ON = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
@@ -66,14 +69,25 @@ def _environment() -> dict[str, str]:
     return fixed | {name: os.environ[name] for name in _PASSED_ON if os.environ.get(name)}
 
 
-def _command(script: str, arguments: list[str], stage: Path, limits: Limits) -> list[str]:
+def isolation(stage: Path, limits: Limits, *, read_only: bool = False) -> list[str]:
+    """The words up to the command: no network, no neighbours, no privileges, `stage` as the only folder of ours."""
     environment = [word for name, value in _environment().items() for word in ("--setenv", name, value)]
-    limit_words = [limits.cpu_s, limits.cpu_s + 2, limits.memory_bytes // 1024, limits.file_bytes // 512]
     return [
         bwrap(), "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", *environment,
         "--proc", "/proc", "--dev", "/dev", "--size", str(limits.memory_bytes // 4), "--tmpfs", "/tmp", *_mounts(),
-        "--bind", str(stage), INSIDE_STAGE, "--chdir", INSIDE_STAGE, "--cap-drop", "ALL", "--",
-        "/bin/sh", "-c", _ENTER, "sh", *map(str, limit_words),
+        "--ro-bind" if read_only else "--bind", str(stage), INSIDE_STAGE, "--chdir", INSIDE_STAGE, "--cap-drop", "ALL",
+    ]  # fmt: skip
+
+
+def limit_words(limits: Limits) -> list[str]:
+    """For `ulimit`: soft and hard CPU seconds, address space in KiB, file size in blocks of 512 bytes."""
+    words = (limits.cpu_s, limits.cpu_s + 2, limits.memory_bytes // 1024, limits.file_bytes // 512)
+    return [str(word) for word in words]
+
+
+def _command(script: str, arguments: list[str], stage: Path, limits: Limits) -> list[str]:
+    return [
+        *isolation(stage, limits), "--", "/bin/sh", "-c", _ENTER, "sh", *limit_words(limits),
         sys.executable, "-I", "-B", f"{INSIDE_SCRIPTS}/{script}", *arguments,
     ]  # fmt: skip
 

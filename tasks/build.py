@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from serving.errors import Broken
 from tasks.compiled import Compiled, compile_arm
+from tasks.cpu_build import build_cpu_kernel
 from tasks.problem import Problem
 from tasks.records import Arm, Build, Environment, KernelCandidate, digest
 from tasks.toolchain import environment
@@ -23,10 +24,12 @@ def build_kernel(
     arms: Sequence[Arm] = BOTH,
     arch: int = DEFAULT_ARCH,
 ) -> Build:
-    """Compile each arm for sm_<arch>. A candidate that does not compile gives a Build with a `failure`.
+    """Compile each arm for sm_<arch>, or for this CPU. A candidate that does not compile gives a Build with a `failure`.
 
     Raises Broken if the tools, the sandbox or the incumbent are at fault. `arms` may name the candidate alone.
     """
+    if problem.definition.runs_on == "cpu":
+        return build_cpu_kernel(problem, candidate, hypothesis_id, arms)
     started = time.monotonic()
     facts = environment(arch)
     compiled = compile_arms(problem, candidate, facts, arms)

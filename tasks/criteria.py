@@ -44,16 +44,21 @@ class BytesCriteria(_Part):
 
 
 class MicrobenchCriteria(_Part):
+    """The last three are of timings on CPU: pairs of the A/A run, most pairs of a comparison, and its wall time."""
+
     smallest_effect_pct: NotNegative
     max_regression_pct: NotNegative
+    noise_pairs: Annotated[int, Field(ge=4)] = 10
+    most_pairs: Annotated[int, Field(ge=2)] = 60
+    budget_s: Positive = 180.0
 
 
 class CriteriaFile(_Part):
-    """criteria.yaml, as people write it."""
+    """criteria.yaml, as people write it. A problem that runs on CPU has no `static`."""
 
     version: Annotated[int, Field(ge=1)]
     numerics: NumericsCriteria
-    static: StaticCriteria
+    static: StaticCriteria | None = None
     bytes: BytesCriteria | None = None
     microbench: MicrobenchCriteria
     limits: Limits

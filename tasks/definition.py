@@ -95,6 +95,8 @@ class Definition(_Part):
             raise ValueError("a const axis has a value, a var axis has none")
         if any(axis.tunable and axis.type != "const" for axis in self.axes.values()):
             raise ValueError("a tunable axis is a const one")
+        if self.runs_on == "cpu" and (self.copies is not None or any(axis.tunable for axis in self.axes.values())):
+            raise ValueError("a problem that runs on CPU has no `copies` and no tunable axis")
         if self.copies is not None and self.copies not in self.inputs:
             raise ValueError(f"`copies` names `{self.copies}`, which is no input")
         return self

@@ -77,12 +77,15 @@ class Question(StrEnum):
 
 
 class KernelTarget(Record):
-    """`incumbent_launch`: launch options of the incumbent, where it is held in another form than its default."""
+    """`incumbent_launch`: launch options of the incumbent, where it is held in another form than its default.
+    `runs_on`: where the kernels of the problem run; a time is only ever taken there.
+    """
 
     kind: Literal["kernel"] = "kernel"
     problem: Text
     incumbent_digest: Digest
     incumbent_launch: dict[str, Scalar] = {}
+    runs_on: Literal["gpu", "cpu"] = "gpu"
 
 
 class StackTarget(Record):

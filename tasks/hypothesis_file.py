@@ -106,8 +106,8 @@ def _target(written: HypothesisFile, folder: Path) -> KernelTarget | StackTarget
         case KernelTargetPart(problem=name, incumbent_launch=launch):
             problem = load_problem((folder / name).resolve() if "/" in name else name)
             named = problem.folder.name if problem.folder.parent == KERNELS else portable(problem.folder)
-            incumbent = digest(problem.incumbent.source)
-            return KernelTarget(problem=named, incumbent_digest=incumbent, incumbent_launch=launch)
+            incumbent, runs_on = digest(problem.incumbent.source), problem.definition.runs_on
+            return KernelTarget(problem=named, incumbent_digest=incumbent, incumbent_launch=launch, runs_on=runs_on)
         case StackTargetPart(stack=stack, scenario=scenario):
             spec = load_stack(folder / stack)
             load_scenario(folder / scenario)

@@ -57,7 +57,7 @@ class Expected:
 
     def __init__(self, inputs: bytes, exact: dict[str, Array], ieee: dict[str, dict[str, float]]) -> None:
         self.inputs = inputs
-        self.first = _arrays(inputs)
+        self.first = arrays_of(inputs)
         self.exact = exact
         self.ieee = ieee
 
@@ -101,7 +101,7 @@ def make_expected(problem: Problem, seed: int) -> Expected:
             raise Broken(f"the reference of `{problem.name}` failed: {ending.reason}", hint)
         try:
             answers = stage.result(Answers)
-            return Expected(stage.read("inputs.npz"), _arrays(stage.read("expected.npz")), answers.ieee)
+            return Expected(stage.read("inputs.npz"), arrays_of(stage.read("expected.npz")), answers.ieee)
         except UntrustedResult as error:
             raise Broken(f"the reference of `{problem.name}` failed: {error}", hint) from error
 
@@ -161,7 +161,7 @@ def counted_steps(problem: Problem, check: Check) -> int:
     return check.steps - check.steps % max((problem.cycle_of(x) for x in same), default=problem.cycle_of(check))
 
 
-def _arrays(content: bytes) -> dict[str, Array]:
+def arrays_of(content: bytes) -> dict[str, Array]:
     """The arrays of an npz that our own worker wrote. Raises UntrustedResult; never unpickles."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:

@@ -49,7 +49,7 @@ def measure_numerics(
     engagement: list[Engagement] = []
     for arm, result in results.items():
         if result.fault is None and result.unsupported is None:
-            blocks += _blocks(asked[arm], arm, result, expected[arm], len(blocks))
+            blocks += blocks_of(asked[arm], arm, result, expected[arm], len(blocks))
             blocks += counted_blocks(asked[arm], arm, result.counted, len(blocks))
             engagement += _engagement(problem, arm, compiled[arm], result)
     return Evidence(
@@ -86,7 +86,7 @@ def seed_of(candidate: KernelCandidate) -> int:
     return int(digest([digest(candidate.source), "inputs"])[: SEED_BITS // 4], 16)
 
 
-def _blocks(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, first: int) -> list[Block]:
+def blocks_of(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, first: int) -> list[Block]:
     """Errors of each result, whose dtype is the `part`; slots that changed unasked; twins that differ."""
     found: list[Block] = []
 

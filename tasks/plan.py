@@ -2,10 +2,11 @@
 
 A question is answered by exactly one rung, and only for the kinds of change that the rung can run. Correctness comes
 before any timing and before any claim of less work: doing the wrong thing with fewer instructions is no improvement.
+What the compiler emits says something of a GPU kernel only; a kernel that runs on CPU is timed where the others are checked.
 """
 
 from serving.errors import BadInput
-from tasks.records import Hypothesis, Plan, Question, Rung, Step
+from tasks.records import Hypothesis, KernelTarget, Plan, Question, Rung, Step
 
 ANSWERS: dict[Question, tuple[Rung, frozenset[str], str]] = {
     Question.LESS_WORK: (
@@ -71,6 +72,8 @@ POOLS: dict[Rung, str] = {
     Rung.ENGINE: "gpu-validation",
     Rung.SERVICE: "gpu-deployment",
 }
+OF_GPU_KERNELS = (Question.LESS_WORK, Question.FEWER_BYTES)  # what a compiler or the interpreter counts
+ON_CPU: dict[Rung, str] = {Rung.MICROBENCH: "cpu-build"}  # where a problem's kernels run on CPU
 STAGE_RUNGS: dict[str, tuple[Rung, ...]] = {
     "microbench": (Rung.STATIC, Rung.NUMERICS, Rung.MICROBENCH),
     "validate": (Rung.OVERLAP, Rung.ENGINE),
@@ -92,12 +95,21 @@ def make_plan(hypothesis: Hypothesis, upto: Rung | None = None, budget_s: float 
             f"no rung answers the question `{hypothesis.question}` for a change of kind `{change}`",
             "ask one of: " + ", ".join(f"`{q}`" for q, (_, fitting, _) in ANSWERS.items() if change in fitting),
         )
-    gates = GATES.get((change, answer), ())
-    wanted = [Step(rung=rung, purpose="gate", why=why, pool=POOLS[rung]) for rung, why in gates]
-    wanted.append(Step(rung=answer, purpose="answer", why=why, pool=POOLS[answer]))
+    gates, pools = GATES.get((change, answer), ()), POOLS
+    on_cpu = isinstance(hypothesis.target, KernelTarget) and hypothesis.target.runs_on == "cpu"
+    if on_cpu:
+        if hypothesis.question in OF_GPU_KERNELS:
+            raise BadInput(
+                f"no rung answers the question `{hypothesis.question}` for a kernel that runs on CPU",
+                f"ask `{Question.SAME_RESULTS}` or `{Question.FASTER_KERNEL}`: it is timed for real here",
+            )
+        gates, pools = tuple(gate for gate in gates if gate[0] is not Rung.STATIC), POOLS | ON_CPU
+    wanted = [Step(rung=rung, purpose="gate", why=why, pool=pools[rung]) for rung, why in gates]
+    wanted.append(Step(rung=answer, purpose="answer", why=why, pool=pools[answer]))
     steps = tuple(step for step in wanted if upto is None or COST.index(step.rung) <= COST.index(upto))
     planned = {step.rung for step in wanted}
     left_out = {rung: f"not needed to answer `{hypothesis.question}`" for rung in Rung if rung not in planned}
+    left_out |= {Rung.STATIC: "it has nothing to say of a kernel that runs on CPU"} if on_cpu else {}
     left_out |= {step.rung: f"dearer than --upto {upto}" for step in wanted if step not in steps}
     return Plan(hypothesis_id=hypothesis.id, steps=steps, left_out=left_out, budget_s=budget_s, tried=tried)
 

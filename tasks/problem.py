@@ -167,6 +167,8 @@ def load_problem(name_or_folder: str | Path) -> Problem:
         reference=reference,
         evaluator_digest=_digest_of([*(folder / name for name in judging), *sorted(SCRIPTS.glob("*.py"))]),
     )
+    if definition.runs_on == "gpu" and criteria.values.static is None:
+        raise BadInput(f"`{folder / 'criteria.yaml'}` has no limits for `static`", "every GPU problem needs them")
     coded = {x.dtype for check in workloads.checks for x in problem.results_of(check)} & EIGHT_BITS
     if coded and criteria.values.numerics.coded_max_rel_error is None:
         where = f"`{folder / 'criteria.yaml'}`"

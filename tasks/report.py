@@ -1,6 +1,7 @@
 """An experiment in words: for the terminal, and as the markdown and the table that the Prefect UI shows."""
 
-from tasks.records import Experiment, Finding, Interval, Plan, Rung
+from tasks.hypothesis import TIMED
+from tasks.records import Evidence, Experiment, Finding, Interval, Plan
 
 Row = dict[str, str]
 LARGE = 100.0  # from this ratio on, percent is harder to read than a factor
@@ -112,14 +113,18 @@ def findings_table(experiment: Experiment) -> list[Row]:
 
 def measured_on(experiment: Experiment) -> list[str]:
     """The machine behind every timing, so that nobody takes a CPU's for a GPU's."""
-    found = []
-    for evidence in experiment.evidence:
-        facts = evidence.environment.facts
-        if evidence.rung is Rung.SERVICE and evidence.blocks:
-            device = facts.get("device", "unknown device")
-            note = "; says nothing about a GPU" if device == "cpu" else ""
-            found.append(f"{device}: {facts.get('cpu', 'unknown')}, {facts.get('cores', '?')} cores{note}")
-    return list(dict.fromkeys(found))
+    found = [place_of(evidence) for evidence in experiment.evidence]
+    return [place for place in dict.fromkeys(found) if place is not None]
+
+
+def place_of(evidence: Evidence) -> str | None:
+    """The machine behind the timings of one rung; None where nothing was timed."""
+    if evidence.rung not in TIMED or not evidence.blocks:
+        return None
+    facts = evidence.environment.facts
+    device = facts.get("device") or facts.get("gpu", "unknown device")
+    note = "; never evidence about a GPU" if device == "cpu" else ""
+    return f"{device}: {facts.get('cpu', 'unknown')}, {facts.get('cores', '?')} cores{note}"
 
 
 def _grouped(not_run: dict[str, str]) -> dict[str, str]:

@@ -17,9 +17,12 @@ from serving.home import located
 from serving.scenario import Scenario
 from tasks.accounting import cost_of
 from tasks.build import build_kernel
+from tasks.cpu_bench import measure_cpu_bench
+from tasks.cpu_numerics import measure_cpu_numerics
 from tasks.criteria import Criteria, load_criteria
 from tasks.decide import broken, decide
 from tasks.history import keep_noise, recall_noise
+from tasks.judge_microbench import is_decided as faster_decided
 from tasks.judge_service import is_decided
 from tasks.ledger import Ledger
 from tasks.microbench import measure_microbench
@@ -122,13 +125,27 @@ def static(experiment: Experiment, ledger: Ledger) -> Evidence:
 
 def numerics(experiment: Experiment, ledger: Ledger) -> Evidence:
     problem, candidate, build = _kernel(experiment)
+    if problem.definition.runs_on == "cpu":
+        return measure_cpu_numerics(problem, candidate, build)
     return measure_numerics(problem, candidate, build)
 
 
 def microbench(experiment: Experiment, ledger: Ledger) -> Evidence:
+    """On CPU the pairs end as soon as they force a verdict, or the budget of the plan is spent."""
     problem, candidate, build = _kernel(experiment)
-    gate = experiment.of(Rung.NUMERICS)
-    return measure_microbench(problem, candidate, build, gate=gate.id if gate else None)
+    gate, won = experiment.of(Rung.NUMERICS), experiment.of(Rung.MICROBENCH)
+    if problem.definition.runs_on == "gpu":
+        return measure_microbench(problem, candidate, build, gate=gate.id if gate else None)
+    deadline = _deadline(experiment)
+    return measure_cpu_bench(
+        problem,
+        candidate,
+        build,
+        gate=gate.id if gate else None,
+        confirms=won.id if won else None,
+        enough=lambda blocks, noise: time.monotonic() > deadline or faster_decided(blocks, problem.criteria, noise),
+        recall=lambda facts: recall_noise(ledger, Rung.MICROBENCH, problem.name, facts),
+    )
 
 
 def service(experiment: Experiment, ledger: Ledger) -> Evidence:
@@ -136,14 +153,18 @@ def service(experiment: Experiment, ledger: Ledger) -> Evidence:
     if not isinstance(experiment.hypothesis.change, StackEdit):
         return _not_built(experiment, Rung.SERVICE, "only a stack edit can be deployed yet")
     criteria, won = criteria_of(experiment), experiment.of(Rung.SERVICE)
-    left = (experiment.plan.budget_s or math.inf) - cost_of(experiment).wall_s
-    deadline = time.monotonic() + left
+    deadline = _deadline(experiment)
     return measure_service(
         experiment.hypothesis,
         confirms=won.id if won else None,
         enough=lambda blocks, noise: time.monotonic() > deadline or is_decided(blocks, criteria, noise),
         recall=lambda facts: recall_noise(ledger, Rung.SERVICE, str(criteria.cite("name").value), facts),
     )
+
+
+def _deadline(experiment: Experiment) -> float:
+    """When the budget of the plan ends, on the monotonic clock."""
+    return time.monotonic() + (experiment.plan.budget_s or math.inf) - cost_of(experiment).wall_s
 
 
 def overlap(experiment: Experiment, ledger: Ledger) -> Evidence:

@@ -21,7 +21,7 @@ _PTXAS_TIMEOUT_S = 30
 
 def triton_version() -> str:
     """Version of the Triton that compiles here. Raises Broken, naming it, for one whose output is not understood."""
-    found = _package_version("triton")
+    found = package_version("triton")
     release = tuple(int(x) for x in re.findall(r"\d+", found)[:2])
     if release in TESTED or release > max(TESTED):
         return found
@@ -77,7 +77,7 @@ def environment(arch: int) -> Environment:
         "python": platform.python_version(),
         "sandbox": sandbox_mode(),
         "triton": triton_version(),
-        **{package: _package_version(package) for package in ("torch", "numpy")},
+        **{package: package_version(package) for package in ("torch", "numpy")},
     }
     return Environment(facts=facts)
 
@@ -92,7 +92,7 @@ def cpu_model() -> str:
     return named[0] if named else f"{sys.platform} {platform.machine()}"
 
 
-def _package_version(package: str) -> str:
+def package_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError as error:

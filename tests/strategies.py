@@ -22,7 +22,7 @@ predictions = st.builds(
     Prediction, observable=texts, direction=st.sampled_from(["down", "up"]), size=numbers, unit=texts
 )
 kernel_parts = st.tuples(
-    st.builds(KernelTarget, problem=texts, incumbent_digest=digests),
+    st.builds(KernelTarget, problem=texts, incumbent_digest=digests, runs_on=st.just("gpu")),
     st.builds(KernelCandidate, source_name=texts, source=texts, launch=st.dictionaries(texts, scalars, max_size=3)),
 )
 edits = st.builds(RoleEdit, arguments=st.dictionaries(texts, st.one_of(st.none(), scalars), min_size=1, max_size=3))

@@ -25,6 +25,28 @@ def test_changing_only_the_question_changes_the_rungs_of_a_kernel(question: Ques
     assert [step.rung for step in make_plan(kernel_hypothesis(question)).steps] == rungs
 
 
+def on_cpu(question: Question) -> Hypothesis:
+    asked = kernel_hypothesis(question)
+    return asked.model_copy(update={"target": asked.target.model_copy(update={"runs_on": "cpu"})})
+
+
+@pytest.mark.parametrize(
+    ("question", "rungs"),
+    [(Question.SAME_RESULTS, ["numerics"]), (Question.FASTER_KERNEL, ["numerics", "microbench"])],
+)
+def test_a_kernel_that_runs_on_cpu_is_timed_there_and_static_says_nothing(question: Question, rungs: list[str]) -> None:
+    plan = make_plan(on_cpu(question))
+    assert [(step.rung, step.pool) for step in plan.steps] == [(rung, "cpu-build") for rung in rungs]
+    assert "runs on CPU" in plan.left_out[Rung.STATIC]
+
+
+@pytest.mark.parametrize("question", [Question.LESS_WORK, Question.FEWER_BYTES])
+def test_what_a_compiler_counts_cannot_be_asked_of_a_kernel_that_runs_on_cpu(question: Question) -> None:
+    with pytest.raises(BadInput, match="runs on CPU") as refused:
+        make_plan(on_cpu(question))
+    assert "faster kernel" in refused.value.hint
+
+
 def test_a_stack_edit_goes_straight_to_the_rung_that_answers() -> None:
     assert [step.rung for step in make_plan(stack_hypothesis()).steps] == ["service"]
 

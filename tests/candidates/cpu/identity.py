@@ -1,0 +1,10 @@
+"""The value is the output.
+
+trap: S4
+rung: numerics
+reason: wrong results
+"""
+
+
+def run(q, k, v, a, b, A_log, dt_bias, state, state_index, out, scale, lower_bound):
+    out.copy_(v)
