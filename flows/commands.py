@@ -4,8 +4,6 @@ import json
 import math
 import os
 import tempfile
-import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -15,10 +13,10 @@ from flows import local
 from serving.errors import BadInput, Broken
 from tasks.brief import brief
 from tasks.check import check
-from tasks.history import attempts, latest, tried
+from tasks.history import attempts, latest
 from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger, default_url
-from tasks.plan import make_plan
+from tasks.opening import new_experiment
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
 from tasks.report import plan_text, verdict_text
@@ -40,21 +38,21 @@ def run_hypothesis(
     if budget_s is not None and not math.isfinite(budget_s):
         raise BadInput(f"`{budget_s}` is no budget", "give seconds, such as --budget-s 600")
     hypothesis = load_hypothesis(path)
-    _check_writable(json_file)
+    check_writable(json_file)
     url = ledger_url or default_url()
-    plan = make_plan(hypothesis, Rung(upto) if upto else None, budget_s, tried(Ledger(url), hypothesis))
+    experiment = new_experiment(hypothesis, url, Rung(upto) if upto else None, budget_s)
+    plan = experiment.plan
     check_edit(hypothesis)
     if only_plan:
         click.echo(plan_text(plan))
-        _write(json_file, plan)
+        write(json_file, plan)
         return None
     click.echo(plan_text(plan), err=True)
-    experiment = Experiment(hypothesis_id=hypothesis.id, attempt=_new_attempt(), hypothesis=hypothesis, plan=plan)
     Ledger(url).check_writable()
     ended = _run_flow(experiment, url)
     click.echo(verdict_text(ended))
     click.echo(f"ledger: {url}\nshow: infra-agent ledger show {hypothesis.id[:12]}   Prefect UI: make ui", err=True)
-    _write(json_file, ended)
+    write(json_file, ended)
     if ended.verdict is None:
         raise Broken("the flow ended without a verdict", "see the log above; this is a defect of infra-agent")
     return ended.verdict.outcome.value
@@ -88,7 +86,7 @@ def _run_flow(experiment: Experiment, ledger_url: str) -> Experiment:
 
 def check_target(rung: str, target: Path, json_file: Path | None) -> str:
     """One rung alone. Raises `BadInput` for a target that the rung cannot look at."""
-    _check_writable(json_file)
+    check_writable(json_file)
     local.show_progress()
     result = check(Rung(rung), target)
     click.echo(f"{result.outcome}  {result.rung} of {result.target}\n  reason: {result.reason}")
@@ -97,7 +95,7 @@ def check_target(rung: str, target: Path, json_file: Path | None) -> str:
         part = f" in {block.part}" if block.part else ""
         arch = f" on {block.arch}" if block.arch else ""
         click.echo(f"  {block.workload}{arch}: {block.observable}{part} = {value}", err=True)
-    _write(json_file, result)
+    write(json_file, result)
     return result.outcome.value
 
 
@@ -125,7 +123,7 @@ def list_ledger(ledger_url: str | None, criteria: Path | None = None) -> None:
 
 def judge_again(prefix: str, criteria: Path | None, json_file: Path | None, ledger_url: str | None) -> str:
     """Judge the latest attempt from its stored evidence; nothing runs and nothing is recorded."""
-    _check_writable(json_file)
+    check_writable(json_file)
     experiment = latest(Ledger(ledger_url or default_url()), prefix)
     rules = load_any_criteria(criteria) if criteria else criteria_of(experiment)
     if not fits(experiment, rules):
@@ -141,18 +139,18 @@ def judge_again(prefix: str, criteria: Path | None, json_file: Path | None, ledg
     click.echo(verdict_text(ended))
     was = experiment.verdict.outcome if experiment.verdict else "no verdict"
     click.echo(f"stored: {was}, judged again: {verdict.outcome}", err=True)
-    _write(json_file, verdict)
+    write(json_file, verdict)
     return verdict.outcome.value
 
 
 def show_experiment(prefix: str, in_brief: bool, json_file: Path | None, ledger_url: str | None) -> None:
     """Print the latest attempt. Raises `BadInput` for an unknown or ambiguous id."""
-    _check_writable(json_file)
+    check_writable(json_file)
     book = Ledger(ledger_url or default_url())
     experiment = latest(book, prefix)
     if in_brief:
         click.echo(brief(experiment))
-        _write(json_file, experiment)
+        write(json_file, experiment)
         return
     click.echo(verdict_text(experiment))
     for other in attempts(book.read(experiment.hypothesis_id))[:-1]:
@@ -162,7 +160,7 @@ def show_experiment(prefix: str, in_brief: bool, json_file: Path | None, ledger_
         click.echo(
             f"  {evidence.rung}: {len(evidence.blocks)} blocks, {evidence.wall_s:.1f} s, {len(evidence.files)} files"
         )
-    _write(json_file, experiment)
+    write(json_file, experiment)
 
 
 def ledger_statistics(ledger_url: str | None) -> None:
@@ -181,12 +179,7 @@ def print_schema(name: str | None) -> None:
         click.echo(json.dumps(known[name].model_json_schema(mode="serialization"), indent=2))
 
 
-def _new_attempt() -> str:
-    """Sorts by start; the random part keeps two attempts of one second apart."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
-
-
-def _check_writable(json_file: Path | None) -> None:
+def check_writable(json_file: Path | None) -> None:
     """Raises `BadInput` before anything runs for a file that could not be written in the end."""
     if json_file is None:
         return
@@ -201,7 +194,7 @@ def _check_writable(json_file: Path | None) -> None:
         raise BadInput(f"cannot write `{json_file}`: {error}", hint) from error
 
 
-def _write(json_file: Path | None, record: Record) -> None:
+def write(json_file: Path | None, record: Record) -> None:
     """Whole or not at all; a link keeps pointing to the file."""
     if json_file is None:
         return
