@@ -21,8 +21,10 @@ from prefect.client.schemas.objects import FlowRun
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, "-P", "-c", "from flows.cli import main; main()"]
-WORKERS = ("orchestrator", "cpu-build", "gpu-microbench", "gpu-microbench", "gpu-validation", "gpu-deployment")
-STAGE_NAMES = ("build", "microbench", "validate", "deploy")
+WORKERS = (  # pool, and how many runs at a time: those of the orchestrator only wait
+    ("orchestrator", 4), ("cpu-build", 1), ("gpu-microbench", 1), ("gpu-microbench", 1), ("gpu-validation", 1),
+    ("gpu-deployment", 1),
+)  # fmt: skip
 Found = TypeVar("Found")
 
 
@@ -128,8 +130,9 @@ def serve(folder: Path) -> Iterator[Site]:
             (folder / "applied.txt").write_text(applied.stdout)
             deployed = site.run("--no-prompt", "deploy", "--all", command=[sys.executable, "-P", "-m", "prefect"])
             assert deployed.returncode == 0, deployed.stdout + deployed.stderr
-            for number, pool in enumerate(WORKERS):
-                start(f"w{number}-{pool}", "worker", "start", "--pool", pool, "--name", f"w{number}", "--limit", "1")
+            for number, (pool, limit) in enumerate(WORKERS):
+                named = ("--pool", pool, "--name", f"w{number}", "--limit", str(limit))
+                start(f"w{number}-{pool}", "worker", "start", *named)
             yield site
     finally:
         for process in reversed(processes):
