@@ -3,7 +3,7 @@
     .venv/bin/python -P benchmarks/stage_overhead.py [--runs N] [--json FILE]
 
 Needs a Prefect server at PREFECT_API_URL, set up as in docs/operating.md, and workers on `cpu-build` and `gpu-microbench` that
-share this machine's INFRA_AGENT_HOME. The stage is `build` of a candidate that the cache knows; on the GPU pool it is `microbench`,
+share this INFRA_AGENT_HOME. The stage is `build` of a candidate that the cache knows; on the GPU pool it is `microbench`,
 which without a GPU only says so, but takes and gives back the device. Medians over the runs, after one that is not counted.
 """
 

@@ -20,7 +20,6 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Cancelling
 
 from flows.labels import stage_tags
-from serving.errors import Broken
 from tasks.decide import broken
 from tasks.history import attempt_of
 from tasks.ledger import Ledger
@@ -32,7 +31,7 @@ POLL_S = 0.5  # Prefect's own default of 5 s would be most of what a short stage
 def run_on_pool(stage: str, pool: str, experiment: Experiment, ledger_url: str) -> Experiment:
     """Run one stage's part for one pool there, and wait. A run that ends without finishing is a BROKEN verdict.
 
-    Raises `Broken` if the deployment does not exist or the ledger fails.
+    Raises `Broken` if the ledger fails.
     """
     ledger = Ledger(ledger_url)
     try:
@@ -51,16 +50,20 @@ def run_on_pool(stage: str, pool: str, experiment: Experiment, ledger_url: str) 
             work_queue_name=queue_of(pool),
             poll_interval=POLL_S,
         )
-    except ObjectNotFound as error:
-        raise Broken(f"there is no deployment `{stage}/{pool}`", "`prefect deploy --all` makes them") from error
+    except ObjectNotFound:
+        return _broken(ledger, experiment, f"no deployment is called `{stage}/{pool}` (hint: `prefect deploy --all`)")
     run = cast(FlowRun, started)  # a coroutine only if this were async
     ended = attempt_of(ledger, experiment.hypothesis_id, experiment.attempt)
     if ended.verdict or (run.state and run.state.is_completed()):
         return ended
     state = f"{run.state.name}: {run.state.message}" if run.state else "no state"
-    verdict = broken(ended, f"the flow run `{run.name}` did not finish: {state}")
-    ledger.append(ended.hypothesis_id, ended.attempt, verdict)
-    return ended.with_record(verdict)
+    return _broken(ledger, ended, f"the flow run `{run.name}` did not finish: {state}")
+
+
+def _broken(ledger: Ledger, experiment: Experiment, reason: str) -> Experiment:
+    verdict = broken(experiment, reason)
+    ledger.append(experiment.hypothesis_id, experiment.attempt, verdict)
+    return experiment.with_record(verdict)
 
 
 def queue_of(pool: str) -> str:

@@ -11,7 +11,7 @@ from tasks.ledger import Ledger
 from tasks.records import Arm, Build, Evidence, Experiment, Rung
 
 __all__ = ["build", "deploy", "microbench", "validate"]
-HOLD_S = 4.0
+HOLD_S = 12.0  # longer than a second process needs to start
 
 
 def double_build(view: Experiment, book: Ledger) -> Build:
