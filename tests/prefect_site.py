@@ -48,7 +48,7 @@ class Site:
         found = self.client.read_deployment_by_name(deployment)
         return self.client.create_flow_run_from_deployment(found.id, parameters=dict(parameters))
 
-    def ended(self, run_id: UUID, limit_s: float = 200) -> FlowRun:
+    def ended(self, run_id: UUID, limit_s: float = 500) -> FlowRun:
         """The flow run when it has ended."""
         return wait(lambda: run if (run := self.client.read_flow_run(run_id)).state.is_final() else None, limit_s)  # type: ignore[union-attr]
 
@@ -85,7 +85,7 @@ class Site:
                 self.client.update_deployment(deployment_id, DeploymentUpdate(entrypoint=entrypoint))
 
 
-def wait(look: Callable[[], Found | None], limit_s: float = 120) -> Found:
+def wait(look: Callable[[], Found | None], limit_s: float = 300) -> Found:
     """What `look` finds, as soon as it finds something."""
     deadline = time.monotonic() + limit_s
     while (found := look()) is None:
@@ -156,6 +156,8 @@ def _environment(folder: Path, api_url: str) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # SQLite: a busy machine keeps its lock for long
+        "PREFECT_SERVER_CONCURRENCY_MAXIMUM_CONCURRENCY_SLOT_WAIT_SECONDS": "2",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
         "PYTHONSAFEPATH": "1",

@@ -29,7 +29,7 @@ from tasks.stages import open_experiment
 
 pytestmark = [
     pytest.mark.pools,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),  # of a busy machine; a quiet one takes a fraction
     pytest.mark.filterwarnings("ignore"),  # of Prefect's own
 ]
 KDA = sites.ROOT / "kernels" / "kda_decode"
@@ -155,9 +155,9 @@ def test_a_stage_that_is_killed_ends_broken_and_the_campaign_goes_on(site: sites
     assert broken.verdict.outcome is Outcome.BROKEN
     assert "did not finish: Crashed" in broken.verdict.reason
     assert next_one.verdict is not None
-    assert next_one.verdict.outcome is Outcome.PASSED
+    assert next_one.verdict.outcome is Outcome.REJECTED
     written = [e for e in Ledger(site.ledger_url).read(broken.hypothesis_id).entries if e.kind == "verdict"]
-    print(f"BROKEN {datetime.fromisoformat(written[0].written_at).timestamp() - killed:.1f} s after SIGKILL")
+    print(f"\nBROKEN {datetime.fromisoformat(written[0].written_at).timestamp() - killed:.1f} s after SIGKILL")
 
 
 def test_cancelling_a_campaign_leaves_no_child_running(site: sites.Site, tmp_path: Path) -> None:
@@ -169,15 +169,15 @@ def test_cancelling_a_campaign_leaves_no_child_running(site: sites.Site, tmp_pat
         since = time.monotonic()
         site.client.set_flow_run_state(run.id, Cancelling())
         assert site.ended(run.id).state_type is StateType.CANCELLED
-        states = [site.ended(child.id, limit_s=60).state_type for child in site.descendants(run.id)]
-        print(f"all cancelled {time.monotonic() - since:.1f} s after the campaign was")
+        states = [site.ended(child.id).state_type for child in site.descendants(run.id)]
+        print(f"\nall cancelled {time.monotonic() - since:.1f} s after the campaign was")
     assert set(states) == {StateType.CANCELLED}
-    sites.wait(lambda: True if not process.is_running() else None, limit_s=20)
+    sites.wait(lambda: True if not process.is_running() else None, limit_s=60)
     assert not under(site, "cancelled, the next")
 
 
 def test_a_campaign_that_is_killed_goes_on_without_repeating_or_losing_one(site: sites.Site, tmp_path: Path) -> None:
-    titles = ("resumed, the first", "resumed, never ends", "resumed, the last")
+    titles = ("resumed, the first", "resumed, never ends")
     path = campaign_file(tmp_path / "resumed", *titles)
     with site.doubles():
         run = site.trigger("campaign/nightly", campaign=str(path))
@@ -188,9 +188,12 @@ def test_a_campaign_that_is_killed_goes_on_without_repeating_or_losing_one(site:
         second = site.trigger("campaign/nightly", campaign=str(path))
         os.kill(sites.pid_of(site.running_stage(second.id, titles[1])), signal.SIGKILL)
         assert site.ended(second.id).state_type is StateType.COMPLETED
-    assert [len(under(site, title)) for title in titles] == [1, 2, 1]
-    outcomes = [under(site, title)[-1].verdict.outcome for title in titles]  # type: ignore[union-attr]
-    assert outcomes == [Outcome.PASSED, Outcome.BROKEN, Outcome.PASSED]
+    (first,), (killed, again) = (under(site, title) for title in titles)
+    assert first.verdict
+    assert first.verdict.outcome is Outcome.REJECTED
+    assert killed.attempt != again.attempt
+    assert again.verdict
+    assert again.verdict.outcome is Outcome.BROKEN
 
 
 def test_two_workers_never_hold_a_device_of_one_pool_at_a_time(site: sites.Site) -> None:
@@ -203,7 +206,6 @@ def test_two_workers_never_hold_a_device_of_one_pool_at_a_time(site: sites.Site)
         ended = [site.ended(run.id) for run in runs]
     assert {run.state_type for run in ended} == {StateType.COMPLETED}
     processes, held = [(run.start_time, run.end_time) for run in ended], [held_during(site, run) for run in ended]
-    print("held", held)
     assert overlap(*processes), "both runs had a worker at the same time, or this shows nothing"
     assert not overlap(*held)
 
