@@ -2,6 +2,7 @@
 so a campaign that was killed goes on where it was: what is decided stays decided, and the rest is open.
 """
 
+import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Self
@@ -112,9 +113,9 @@ def read_catalogue(campaign: CampaignFile, folder: Path) -> Catalogue:
 
 
 def _paths(patterns: Iterable[str], folder: Path) -> list[Path]:
-    """A name without `*` stands for itself, so that one which is missing is refused by name."""
-    named = [sorted(folder.glob(p)) if "*" in p else [folder / p] for p in patterns]
-    return list(dict.fromkeys(path.resolve() for paths in named for path in paths))
+    """A name without a wildcard stands for itself, so that one which is missing is refused by name."""
+    named = [sorted(glob.glob(p, root_dir=folder, recursive=True)) if glob.has_magic(p) else [p] for p in patterns]
+    return list(dict.fromkeys((folder / path).resolve() for paths in named for path in paths))
 
 
 def still_open(catalogue: Catalogue, contents: Contents) -> tuple[Hypothesis, ...]:

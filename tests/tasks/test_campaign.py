@@ -95,6 +95,13 @@ def test_the_same_hypothesis_in_two_files_is_tried_once_and_a_bad_file_stops_no_
     assert "more overlap" in found.refused[1].message
 
 
+@pytest.mark.parametrize("pattern", ["*.yaml", "[ab].yaml", "**/?.yaml", "a.yaml", "{folder}/a*"])
+def test_wildcards_of_every_kind_are_understood(pattern: str, tmp_path: Path) -> None:
+    written(tmp_path, "a.yaml")
+    campaign = CAMPAIGN.model_copy(update={"hypotheses": (pattern.format(folder=tmp_path),)})
+    assert len(read_catalogue(campaign, tmp_path).hypotheses) == 1
+
+
 def test_a_campaign_without_a_hypothesis_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="names no hypothesis"):
         read_catalogue(CAMPAIGN, tmp_path)
