@@ -125,6 +125,31 @@ def schema(record: str | None) -> None:
 
 
 @cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@JSON
+@LEDGER
+def campaign(file: Path, json_file: Path | None, ledger_url: str | None) -> None:
+    """Try the hypotheses of a campaign FILE that the ledger has not decided yet, until a budget ends."""
+    from flows.campaign_command import run_campaign_file
+
+    sys.exit(EXIT[run_campaign_file(file, json_file, ledger_url)])
+
+
+@cli.group()
+def infra() -> None:
+    """What a Prefect server needs before workers can take stages."""
+
+
+@infra.command("apply")
+def infra_apply() -> None:
+    """Create or update pools, queues, limits and automations; print what changes."""
+    from flows.infra_command import apply_infra
+
+    for change in apply_infra():
+        click.echo(change)
+
+
+@cli.command()
 def doctor() -> None:
     """What this machine can run, and what is missing for the rest."""
     from flows.doctor import diagnose
@@ -145,14 +170,12 @@ def selfcheck(quick: bool, json_file: Path | None) -> None:
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.
 PLANNED = {
     "propose": "ask a model for hypotheses",
-    "campaign": "the nightly loop",
     "stack": "validate, import, start and stop a serving stack",
     "timeline": "summarize and compare timelines",
     "export": "write a kernel problem for other tools",
     "promote": "put a winner into service",
     "rollback": "take it out again",
     "report": "one page for a campaign",
-    "infra": "apply pools, limits and automations",
 }
 
 

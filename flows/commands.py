@@ -4,8 +4,6 @@ import json
 import math
 import os
 import tempfile
-import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -15,10 +13,10 @@ from flows import local
 from serving.errors import BadInput, Broken
 from tasks.brief import brief
 from tasks.check import check
-from tasks.history import attempts, latest, tried
+from tasks.history import attempts, latest
 from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger, default_url
-from tasks.plan import make_plan
+from tasks.opening import new_experiment
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
 from tasks.report import change, place_of, plan_text, verdict_text
@@ -42,14 +40,14 @@ def run_hypothesis(
     hypothesis = load_hypothesis(path)
     check_writable(json_file)
     url = ledger_url or default_url()
-    plan = make_plan(hypothesis, Rung(upto) if upto else None, budget_s, tried(Ledger(url), hypothesis))
+    experiment = new_experiment(hypothesis, url, Rung(upto) if upto else None, budget_s)
+    plan = experiment.plan
     check_edit(hypothesis)
     if only_plan:
         click.echo(plan_text(plan))
         write(json_file, plan)
         return None
     click.echo(plan_text(plan), err=True)
-    experiment = Experiment(hypothesis_id=hypothesis.id, attempt=_new_attempt(), hypothesis=hypothesis, plan=plan)
     Ledger(url).check_writable()
     ended = _run_flow(experiment, url)
     click.echo(verdict_text(ended))
@@ -184,11 +182,6 @@ def print_schema(name: str | None) -> None:
         raise BadInput(f"no record or file is called `{name}`", "`infra-agent schema` lists the names")
     else:
         click.echo(json.dumps(known[name].model_json_schema(mode="serialization"), indent=2))
-
-
-def _new_attempt() -> str:
-    """Sorts by start; the random part keeps two attempts of one second apart."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
 
 
 def check_writable(json_file: Path | None) -> None:

@@ -8,11 +8,11 @@ from prefect import flow
 
 from flows.artifacts import publish
 from flows.dispatch import dispatch
+from flows.pools import cancel_children
 from tasks.records import Experiment
 
 
-@flow(name="experiment", flow_run_name="{experiment.hypothesis.title}", persist_result=False)
-def run_experiment(experiment: Experiment, ledger_url: str) -> Experiment:
+def climb(experiment: Experiment, ledger_url: str) -> Experiment:
     """Raises `Broken` when the ledger cannot be written; every other fault of ours is a BROKEN verdict."""
     proposed = dispatch("propose", experiment, ledger_url)
 
@@ -29,3 +29,12 @@ def run_experiment(experiment: Experiment, ledger_url: str) -> Experiment:
         return publish(validated)
 
     return publish(dispatch("deploy", validated, ledger_url))
+
+
+run_experiment = flow(
+    name="experiment",
+    flow_run_name="{experiment.hypothesis.title}",
+    persist_result=False,
+    on_cancellation=[cancel_children],
+    on_crashed=[cancel_children],
+)(climb)

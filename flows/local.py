@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from serving.errors import Broken
+from serving.errors import BadInput, Broken
 from serving.home import home
 
 SETTINGS = {
@@ -31,14 +31,27 @@ READY_TIMEOUT_S, STOP_TIMEOUT_S, PROGRESS_S = 180.0, 10.0, 5.0
 log = logging.getLogger(__name__)
 
 
+def use_server() -> None:
+    """For what is about a running server: settings, and `BadInput` when PREFECT_API_URL names none."""
+    _settings()
+    if not os.environ.get("PREFECT_API_URL"):
+        raise BadInput(
+            "PREFECT_API_URL names no Prefect server", "docs/operating.md starts one: http://127.0.0.1:4200/api"
+        )
+
+
+def _settings() -> None:
+    os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+
+
 def start_prefect() -> None:
     """Make a Prefect API available to this process; call it before anything imports prefect.
 
     Raises `Broken` when the embedded server does not come up.
     """
-    os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
+    _settings()
     if os.environ.get("PREFECT_API_URL"):
         return
     port = _free_port()

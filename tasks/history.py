@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from serving.errors import BadInput
+from serving.errors import BadInput, Broken
 from tasks.hypothesis import TIMED
 from tasks.ledger import KINDS, Contents, Entry, Ledger
 from tasks.noise import Noise, noise_key
@@ -42,6 +42,17 @@ def latest(ledger: Ledger, prefix: str) -> Experiment:
             f"the id `{prefix}` is ambiguous: {', '.join(i[:12] for i in ids)}", "give more characters of the id"
         )
     return found[-1]
+
+
+def attempt_of(ledger: Ledger, hypothesis_id: str, attempt: str) -> Experiment:
+    """One attempt as it stands now. Raises `Broken` if the ledger does not hold it."""
+    found = [e for e in attempts(ledger.read(hypothesis_id)) if e.attempt == attempt]
+    if not found:
+        raise Broken(
+            f"the ledger `{ledger.url}` does not hold the attempt `{attempt}` at `{hypothesis_id[:12]}`",
+            "machines that share experiments need a ledger that all of them reach: set INFRA_AGENT_LEDGER",
+        )
+    return found[0]
 
 
 def tried(ledger: Ledger, hypothesis: Hypothesis) -> int:

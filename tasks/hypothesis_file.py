@@ -84,13 +84,16 @@ class HypothesisFile(_Part):
 
 def load_hypothesis(path: Path) -> Hypothesis:
     """The hypothesis in a YAML file, with the sources it names. Raises `BadInput`."""
-    written = read_document(path, HypothesisFile)
-    folder = path.resolve().parent
+    return hypothesis_of(read_document(path, HypothesisFile), path.resolve().parent)
+
+
+def hypothesis_of(written: HypothesisFile, folder: Path) -> Hypothesis:
+    """What somebody wrote, with the sources it names; its paths are relative to `folder`. Raises `BadInput`."""
     target = _target(written, folder)
     change = _change(written, folder)
     if isinstance(change, KernelCandidate) != isinstance(target, KernelTarget):
         raise BadInput(
-            f"a change of kind `{change.kind}` does not fit a target of kind `{target.kind}` in `{path}`",
+            f"a change of kind `{change.kind}` does not fit a target of kind `{target.kind}` in `{written.title}`",
             "a kernel target takes a kernel_candidate, a stack target a stack_edit or code_patch",
         )
     if isinstance(target, KernelTarget) and isinstance(change, KernelCandidate):

@@ -117,3 +117,10 @@ def make_plan(hypothesis: Hypothesis, upto: Rung | None = None, budget_s: float 
 def stage_steps(plan: Plan, stage: str) -> tuple[Step, ...]:
     """The steps of a plan that one stage runs, in the plan's order."""
     return tuple(step for step in plan.steps if step.rung in STAGE_RUNGS[stage])
+
+
+def stage_pools(plan: Plan, stage: str) -> tuple[str, ...]:
+    """The pools that a stage visits for this plan, in order: a stage holds rungs of several. `build` needs no GPU."""
+    if stage == "build":
+        return (POOLS[Rung.STATIC],)
+    return tuple(dict.fromkeys(step.pool for step in stage_steps(plan, stage)))

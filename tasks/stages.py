@@ -60,9 +60,10 @@ def open_experiment(experiment: Experiment, ledger_url: str) -> Experiment:
     return experiment
 
 
-def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
+def run_stage(name: str, experiment: Experiment, ledger_url: str, pool: str | None = None) -> Experiment:
     """Run one of `build`, `microbench`, `validate`, `deploy`; a fault of ours ends the experiment as BROKEN.
 
+    `pool`: run only the rungs that belong to it.
     Raises `Broken` only when the ledger itself fails, and passes an interrupt on after recording it.
     """
     ledger = Ledger(ledger_url)
@@ -72,7 +73,7 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
 
     since = time.monotonic()
     try:
-        for work in work_of(name, experiment):
+        for work in work_of(name, experiment, pool):
             log.info("%s: %s ...", name, work.__name__)
             record = work(experiment, ledger)
             log.info("%s: %s took %.1f s", name, work.__name__, record.wall_s)
@@ -99,11 +100,11 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str) -> Experiment:
     return experiment.with_record(verdict)
 
 
-def work_of(stage: str, experiment: Experiment) -> tuple[Work, ...]:
-    """What a stage has to do for this plan, in order; nothing for a stage that the plan does not name."""
+def work_of(stage: str, experiment: Experiment, pool: str | None = None) -> tuple[Work, ...]:
+    """What a stage has to do for this plan (on one pool), in order; nothing for a stage that the plan does not name."""
     if stage == "build":
         return (build,)
-    steps = stage_steps(experiment.plan, stage)
+    steps = [step for step in stage_steps(experiment.plan, stage) if pool in (None, step.pool)]
     again = [MEASURES[s.rung] for s in steps if s.purpose == "answer" and experiment.plan.confirms]
     return (*(MEASURES[step.rung] for step in steps), *again)
 

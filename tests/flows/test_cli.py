@@ -106,6 +106,11 @@ def test_a_bad_hypothesis_file_is_exit_2_with_a_hint_and_leaves_no_record(
         ["ledger", "show", "no-such-id"],
         ["ledger", "list", "--ledger", "nosuch://x"],
         ["schema", "Nothing"],
+        ["campaign", "no-such-file.yaml"],
+        ["campaign", "README.md"],
+        ["campaign", str(PROBLEM / "hypotheses" / "hoist_gate.yaml")],
+        ["infra"],
+        ["infra", "apply"],
         ["wibble"],
         *[[name] for name in cli.PLANNED],
     ],
@@ -114,6 +119,7 @@ def test_a_bad_hypothesis_file_is_exit_2_with_a_hint_and_leaves_no_record(
 def test_bad_usage_is_exit_2_with_a_hint(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     status, out, err = run(capsys, monkeypatch, *arguments)
     assert (status, out) == (2, "")
     assert "\nhint: " in err
@@ -158,7 +164,15 @@ def test_every_name_that_schema_lists_has_a_schema(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, names, _ = run(capsys, monkeypatch, "schema")
-    assert {"Experiment", "HypothesisFile", "Scenario", "StackSpec", "CriteriaFile"} <= set(names.split())
+    assert {
+        "Experiment",
+        "HypothesisFile",
+        "Scenario",
+        "StackSpec",
+        "CriteriaFile",
+        "CampaignFile",
+        "PoolsFile",
+    } <= set(names.split())
     for name in names.split():
         status, out, _ = run(capsys, monkeypatch, "schema", name)
         assert status == 0
@@ -167,7 +181,7 @@ def test_every_name_that_schema_lists_has_a_schema(
 
 def test_help_names_every_command_of_the_contract() -> None:
     shown: Result = CliRunner().invoke(cli.cli, ["--help"])
-    for name in ("run", "check", "ledger", "schema", "doctor", "selfcheck", *cli.PLANNED):
+    for name in ("run", "check", "campaign", "infra", "ledger", "schema", "doctor", "selfcheck", *cli.PLANNED):
         assert f"  {name} " in shown.output
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from strategies import hypotheses
 
 from serving.errors import BadInput
-from tasks.plan import ANSWERS, COST, make_plan, stage_steps
+from tasks.plan import ANSWERS, COST, make_plan, stage_pools, stage_steps
 from tasks.records import Hypothesis, Question, Rung
 
 
@@ -85,3 +85,26 @@ def test_upto_leaves_out_every_dearer_rung_and_says_so(upto: Rung) -> None:
 def test_the_plan_is_the_same_for_the_same_question_whatever_the_names() -> None:
     one, other = make_plan(kernel_hypothesis()), make_plan(kernel_hypothesis(title="another", rationale="other"))
     assert one.steps == other.steps
+
+
+def test_a_stage_is_split_by_pool_in_the_plan_s_order() -> None:
+    plan = make_plan(kernel_hypothesis(Question.BETTER_SERVICE))
+    visited = {stage: stage_pools(plan, stage) for stage in ("build", "microbench", "validate", "deploy")}
+    assert visited == {
+        "build": ("cpu-build",),
+        "microbench": ("cpu-build", "gpu-microbench"),
+        "validate": ("gpu-validation",),
+        "deploy": ("gpu-deployment",),
+    }
+    assert stage_pools(make_plan(stack_hypothesis()), "microbench") == ()
+
+
+@given(hypotheses())
+def test_the_parts_of_a_stage_run_the_steps_of_the_whole_stage(hypothesis: Hypothesis) -> None:
+    if hypothesis.change.kind not in ANSWERS[hypothesis.question][1]:
+        return
+    plan = make_plan(hypothesis)
+    for stage in ("microbench", "validate", "deploy"):
+        steps = stage_steps(plan, stage)
+        parts = [step for pool in stage_pools(plan, stage) for step in steps if step.pool == pool]
+        assert tuple(parts) == steps
