@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from tasks.definition import Timing
 from tasks.problem import Problem
 from tasks.trace_inputs import Inputs, make_inputs, safetensors_of
-from tasks.trace_sources import NamedCandidate, candidates_of, reference_source, solution_sources
+from tasks.trace_sources import NamedCandidate, candidates_of, inputs_of, reference_source, solution_sources
 
 AUTHOR = "infra-agent"
 
@@ -64,11 +64,13 @@ def notes(problem: Problem) -> tuple[str, ...]:
         "limits of criteria.yaml (relative Frobenius error against fp64) have no place there: its own limits hold"
     )
     found.append("checks of several steps have only their first one there, and no twins")
-    if any(x.cycle > 1 or x.share != 1 for x in problem.workloads.timings):
+    if any(x.cycle != 1 or x.share != 1 for x in problem.workloads.timings):
         found.append("cycles and shares of timings have no place there: a time there is that of one step")
     found.append(
         "timings have random inputs N(0, 1) (int8: any), apart from integers: their distributions have no place"
     )
+    if definition.copies is not None:
+        found.append("copies from slot to slot before a step have no place there: none is made")
     coded = sorted(
         {x for w in problem.workloads.checks for x in _dtypes(problem, w)} - {"float32", "bfloat16", "int32"}
     )
@@ -121,7 +123,7 @@ def _definition(problem: Problem, name: str, workload: Timing) -> dict[str, Any]
         "op_type": definition.op_type,
         "axes": {x: axis.model_dump(include={"type", "value", "description"}, exclude_none=True)
                  for x, axis in definition.axes.items()},
-        "inputs": {x: tensors[x] for x in definition.inputs} | scalars,
+        "inputs": {x: tensors[x] for x in inputs_of(definition)} | scalars,
         "outputs": {x: tensors[x] for x in [*definition.outputs, *after]},
         "reference": reference_source(problem, workload),
         "tags": [f"problem:{problem.name}"],
@@ -133,7 +135,7 @@ def _workload(problem: Problem, workload: Timing, uuid: str, blob: str, stored: 
     scalars = {x: value for x, value in problem.scalars_of(workload).items() if value is not None}
     tensors: dict[str, dict[str, object]] = {
         x: {"type": "safetensors", "path": blob, "tensor_key": x} if x in stored else {"type": "random"}
-        for x in problem.definition.inputs
+        for x in inputs_of(problem.definition)
     }
     inputs = tensors | {x: {"type": "scalar", "value": value} for x, value in scalars.items()}
     return {"axes": workload.axes, "inputs": inputs, "uuid": uuid}

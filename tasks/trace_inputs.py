@@ -11,6 +11,7 @@ from serving.errors import Broken
 from tasks.definition import Check, Timing
 from tasks.problem import Problem
 from tasks.staging import UntrustedResult, staged
+from tasks.trace_sources import inputs_of
 
 Inputs = dict[str, dict[str, torch.Tensor]]
 SEED = 0
@@ -41,7 +42,7 @@ def safetensors_of(tensors: dict[str, torch.Tensor]) -> bytes:
 
 def _names(problem: Problem, workload: Timing) -> list[str]:
     inputs = problem.definition.inputs
-    return [name for name, x in inputs.items() if isinstance(workload, Check) or x.dtype == "int32"]
+    return [n for n in inputs_of(problem.definition) if isinstance(workload, Check) or inputs[n].dtype == "int32"]
 
 
 def _request(problem: Problem, workload: Timing) -> dict[str, Any]:

@@ -5,7 +5,7 @@ There inputs come before outputs, tensors and scalars alike, and nothing is chan
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.definition import Timing
+from tasks.definition import Definition, Timing
 from tasks.hypothesis_file import load_hypothesis
 from tasks.problem import Problem
 from tasks.records import KernelCandidate, KernelTarget
@@ -35,6 +35,11 @@ class NamedCandidate(BaseModel):
     kernel: KernelCandidate
 
 
+def inputs_of(definition: Definition) -> list[str]:
+    """The inputs that `run` takes."""
+    return [name for name in definition.inputs if name != definition.copies]
+
+
 def candidates_of(problem: Problem) -> tuple[list[NamedCandidate], list[str]]:
     """The incumbent and the candidate of each hypothesis in the problem's folder, and what was left out and why.
 
@@ -48,6 +53,8 @@ def candidates_of(problem: Problem) -> tuple[list[NamedCandidate], list[str]]:
             left_out.append(f"`{path.name}` is left out: it changes no kernel")
         elif not asked.change.source_name.endswith(".py"):
             left_out.append(f"`{path.name}` is left out: `{asked.change.source_name}` is no Python source")
+        elif problem.options_of(asked.change) != asked.change.launch:
+            left_out.append(f"`{path.name}` is left out: it chooses the size of an axis, which is a constant there")
         else:
             text = f"{asked.title}. A hypothesis, not a result: `infra-agent run` gives its verdict."
             found.append(NamedCandidate(name=path.stem, description=text, kernel=asked.change))
@@ -57,13 +64,13 @@ def candidates_of(problem: Problem) -> tuple[list[NamedCandidate], list[str]]:
 def reference_source(problem: Problem, workload: Timing) -> str:
     """reference.py with a `run` that returns every output, then every tensor that is changed in place."""
     definition, scalars = problem.definition, problem.scalars_of(workload)
-    given = [*definition.inputs, *(name for name, value in scalars.items() if value is not None)]
+    given = [*inputs_of(definition), *(name for name, value in scalars.items() if value is not None)]
     results = [*definition.outputs, *_in_place(problem)]
     dtypes = {name: problem.dtype_of(definition.tensors[name], workload) for name in results}
     return REFERENCE.format(
         source=problem.reference,
         parameters=", ".join(given),
-        tensors=", ".join(f'"{name}": {name}' for name in definition.inputs),
+        tensors=", ".join(f'"{name}": {name}' for name in inputs_of(definition)),
         scalars=", ".join(f'"{name}": {name if name in given else None}' for name in scalars),
         results=", ".join(f'found["{name}"].to(torch.{dtype})' for name, dtype in dtypes.items()),
     )
@@ -72,9 +79,9 @@ def reference_source(problem: Problem, workload: Timing) -> str:
 def solution_sources(problem: Problem, candidate: KernelCandidate, workload: Timing) -> dict[str, str]:
     """{path: content}: the candidate as it is, and the entry that calls it."""
     definition, scalars, changed = problem.definition, problem.scalars_of(workload), _in_place(problem)
-    given = [*definition.inputs, *(name for name, value in scalars.items() if value is not None)]
+    given = [*inputs_of(definition), *(name for name, value in scalars.items() if value is not None)]
     after = [f"{name}_after" for name in changed]
-    inputs = [f"{name}_after" if name in changed else name for name in definition.inputs]
+    inputs = [f"{name}_after" if name in changed else name for name in inputs_of(definition)]
     passed = [name if name in given else "None" for name in scalars]
     options = [f"{name}={value!r}" for name, value in sorted(candidate.launch.items())]
     main = SOLUTION.format(
