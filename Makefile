@@ -20,12 +20,12 @@ lint: setup
 setup: .venv/.ready
 engine: .venv-engine/.ready
 
-.venv/.ready: $(LOCKS)/orchestrator.lock $(LOCKS)/dev.lock infra/torch_source.py pyproject.toml
+.venv/.ready: $(LOCKS)/orchestrator.lock $(LOCKS)/dev.lock $(LOCKS)/dev-nodeps.txt infra/torch_source.py pyproject.toml
 	@echo "orchestrator environment: .venv (2-4 minutes the first time)"
 	@$(PYTHON) infra/check_machine.py
 	$(PYTHON) -m venv .venv
 	.venv/bin/python $(PIP) $$(.venv/bin/python infra/torch_source.py)
-	.venv/bin/python $(PIP) --no-deps -r $(LOCKS)/orchestrator.lock -r $(LOCKS)/dev.lock
+	.venv/bin/python $(PIP) --no-deps -r $(LOCKS)/orchestrator.lock -r $(LOCKS)/dev.lock -r $(LOCKS)/dev-nodeps.txt
 	.venv/bin/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 

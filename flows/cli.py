@@ -167,12 +167,26 @@ def selfcheck(quick: bool, json_file: Path | None) -> None:
     sys.exit(check_self(quick, json_file))
 
 
+@cli.group()
+def export() -> None:
+    """Write what other tools read."""
+
+
+@export.command("flashinfer-trace")
+@click.argument("problem")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+def export_flashinfer_trace(problem: str, folder: Path) -> None:
+    """The kernel PROBLEM as a new folder DIR that FlashInfer-Bench loads."""
+    from flows.export import export_trace
+
+    export_trace(problem, folder)
+
+
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.
 PLANNED = {
     "propose": "ask a model for hypotheses",
     "stack": "validate, import, start and stop a serving stack",
     "timeline": "summarize and compare timelines",
-    "export": "write a kernel problem for other tools",
     "promote": "put a winner into service",
     "rollback": "take it out again",
     "report": "one page for a campaign",

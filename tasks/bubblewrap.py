@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from serving.errors import Broken
 from tasks.ending import INSTALL_HINT, Ending, Limits, ending_of
@@ -88,14 +88,15 @@ def limit_words(limits: Limits) -> list[str]:
 def _command(script: str, arguments: list[str], stage: Path, limits: Limits) -> list[str]:
     return [
         *isolation(stage, limits), "--", "/bin/sh", "-c", _ENTER, "sh", *limit_words(limits),
-        sys.executable, "-I", "-B", f"{INSIDE_SCRIPTS}/{script}", *arguments,
+        sys.executable, "-I", "-B", str(PurePosixPath(INSIDE_SCRIPTS, script)), *arguments,
     ]  # fmt: skip
 
 
 def run_in_bubblewrap(script: str, arguments: list[str], stage: Path, limits: Limits) -> Ending:
-    """Run `tasks/sandboxed/<script>` with `stage` as its only writable folder, and wait for it.
+    """Run `tasks/sandboxed/<script>`, or a script at an absolute path inside, and wait for it.
 
-    Raises Broken if bubblewrap cannot be set up, or if something outside killed the process.
+    `stage` is the only folder it can write to. Raises Broken if bubblewrap cannot be set up, or if something outside
+    killed the process.
     """
     started = time.monotonic()
     report, write_end = os.pipe()

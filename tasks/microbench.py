@@ -76,7 +76,7 @@ def measure_microbench(
         if gate is None:
             raise Broken("a timing without its numerics evidence was asked for", "run the numerics rung first")
         compiled = built_arms(problem, candidate, build, arms)
-        replayed = _replay(problem, compiled, seed)
+        replayed = replay(problem, compiled, seed)
     return Evidence(
         subject=build.hypothesis_id,
         rung=Rung.MICROBENCH,
@@ -93,7 +93,7 @@ def measure_microbench(
     )
 
 
-def _replay(problem: Problem, compiled: dict[Arm, Compiled], seed: int) -> Replayed:
+def replay(problem: Problem, compiled: dict[Arm, Compiled], seed: int) -> Replayed:
     rng = random.Random(seed)
     nonce = digest([seed, time.time_ns()])
     request = {

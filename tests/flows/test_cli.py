@@ -111,6 +111,10 @@ def test_a_bad_hypothesis_file_is_exit_2_with_a_hint_and_leaves_no_record(
         ["campaign", str(PROBLEM / "hypotheses" / "hoist_gate.yaml")],
         ["infra"],
         ["infra", "apply"],
+        ["export", "flashinfer-trace", "no_such_problem", "dataset"],
+        ["export", "flashinfer-trace", "kda_decode", "/"],
+        ["export", "flashinfer-trace", "kda_decode", "README.md"],
+        ["export", "nothing"],
         ["wibble"],
         *[[name] for name in cli.PLANNED],
     ],
@@ -181,7 +185,18 @@ def test_every_name_that_schema_lists_has_a_schema(
 
 def test_help_names_every_command_of_the_contract() -> None:
     shown: Result = CliRunner().invoke(cli.cli, ["--help"])
-    for name in ("run", "check", "campaign", "infra", "ledger", "schema", "doctor", "selfcheck", *cli.PLANNED):
+    for name in (
+        "run",
+        "check",
+        "campaign",
+        "export",
+        "infra",
+        "ledger",
+        "schema",
+        "doctor",
+        "selfcheck",
+        *cli.PLANNED,
+    ):
         assert f"  {name} " in shown.output
 
 
