@@ -19,7 +19,7 @@ from tasks.ledger import Ledger, default_url
 from tasks.opening import new_experiment
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
-from tasks.report import change, place_of, plan_text, verdict_text
+from tasks.report import block_lines, change, place_of, plan_text, verdict_text
 from tasks.schemas import schemas
 from tasks.service_arms import check_edit
 from tasks.stages import criteria_of
@@ -95,11 +95,8 @@ def check_target(rung: str, target: Path, json_file: Path | None) -> str:
         click.echo(f"  measured on: {place}")
     for finding in result.findings:
         click.echo(f"  {finding.locus.name}: {finding.observable} {change(finding)}; {finding.implies}")
-    for block in result.evidence.blocks if place is None else ():
-        value = "unknown: " + (block.reason or "") if block.value is None else f"{block.value:g} {block.unit}"
-        part = f" in {block.part}" if block.part else ""
-        arch = f" on {block.arch}" if block.arch else ""
-        click.echo(f"  {block.workload}{arch}: {block.observable}{part} = {value}", err=True)
+    for line in block_lines(result.evidence.blocks if place is None else ()):
+        click.echo(f"  {line}", err=True)
     write(json_file, result)
     return result.outcome.value
 
