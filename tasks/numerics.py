@@ -1,8 +1,8 @@
 """The `numerics` rung: are the results right, in every regime? Against fp64, beside the error of IEEE fp32.
 
-Three kinds of process: a trusted one makes inputs and answers, then each arm runs in the interpreter in a sandbox that
-holds only the inputs. The answers are compared here. Proof of engagement: each arm launched, interpreted, the same
-kernels with the same sources, grids, constexprs and scalars as when it was compiled. Whether that speaks for the
+Trusted processes only: one makes inputs and answers, then the launches that each arm asked for are interpreted in a
+sandbox that holds the inputs alone, from the text of the kernels. The answers are compared here. Proof of engagement:
+what was interpreted has the sources, grids, constexprs and scalars of what was compiled. Whether that speaks for the
 production shapes, tasks/coverage.py says.
 """
 

@@ -41,7 +41,9 @@ class Functions:
         scope = {**function.fn.__globals__, **inspect.getclosurevars(function.fn).nonlocals}
         code = function.fn.__code__
         local = {*code.co_varnames, *code.co_cellvars}
-        read = {x.id for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Name)} - local
+        (tree,) = ast.parse(text).body
+        tree.decorator_list = []
+        read = {x.id for x in ast.walk(tree) if isinstance(x, ast.Name)} - local
         defaults = {
             name: self.value(p.default, f"`{function.fn.__name__}`")
             for name, p in function.signature.parameters.items()

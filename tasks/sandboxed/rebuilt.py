@@ -65,7 +65,7 @@ def rebuild(functions):
 
 
 def tree_of(described):
-    """The one `def` of a text, without decorators and defaults, which came as values. Lines are those of the candidate."""
+    """The one `def` of a text, without decorators, which came as values. Lines are those of the candidate's file."""
     tree = ast.parse(described["text"])
     (function,) = tree.body
     if not isinstance(function, ast.FunctionDef) or function.name != described["name"]:
@@ -197,7 +197,7 @@ class Reader:
                 self.found(node)
 
     def check_name(self, node):
-        if node.id.startswith("__") or (node.id in BUILTINS and node.id in self.named):
+        if node.id.startswith("__"):
             self.refuse(f"`{node.id}`", node)
         if node.id not in self.local and node.id not in self.named and node.id not in BUILTINS:
             if hasattr(builtins, node.id):

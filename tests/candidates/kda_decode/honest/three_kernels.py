@@ -16,7 +16,7 @@ edits:
 """
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["total"])
 def betas(b, beta_out, total, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     raw = tl.load(b + at, mask=at < total, other=0.0).to(tl.float32)
