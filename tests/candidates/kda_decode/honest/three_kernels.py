@@ -11,13 +11,14 @@ edits:
   - old: |2-
           update_state[(
     new: |2-
-          betas[(triton.cdiv(requests * heads, 128),)](b, beta, requests * heads, BLOCK=128)
+          betas[(requests,)](b, beta, heads, BLOCK=triton.next_power_of_2(heads))
           update_state[(
 """
 
 
-@triton.jit(do_not_specialize=["total"])
-def betas(b, beta_out, total, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    raw = tl.load(b + at, mask=at < total, other=0.0).to(tl.float32)
-    tl.store(beta_out + at, 1.0 / (1.0 + tl.exp(-raw)), mask=at < total)
+@triton.jit
+def betas(b, beta_out, heads, BLOCK: tl.constexpr):
+    head = tl.arange(0, BLOCK)
+    at = tl.program_id(0) * heads + head
+    raw = tl.load(b + at, mask=head < heads, other=0.0).to(tl.float32)
+    tl.store(beta_out + at, 1.0 / (1.0 + tl.exp(-raw)), mask=head < heads)
