@@ -99,10 +99,10 @@ def bytes_moved(
 
 def _counted_at(problem: Problem, compiled: Compiled, timing: Timing) -> Check | None:
     """The check whose counts a production shape takes over: one that covers it, else one with the same variants."""
+    cycle = problem.cycle_of(timing)
+    whole = [x for x in problem.workloads.checks if (n := counted_steps(problem, x)) and n % cycle == 0]
     check = covering(problem, compiled, timing)
-    if check is not None and counted_steps(problem, check):
-        return check
-    return alike(compiled, timing, [x for x in problem.workloads.checks if counted_steps(problem, x)])
+    return check if check in whole else alike(compiled, timing, whole)
 
 
 def _scale(compiled: Compiled, timing: Timing, check: Check) -> float | None:

@@ -11,6 +11,7 @@ from tasks.repetition import SMALLEST_SHARE, repetitions
 from tasks.sass import Code
 
 Codes = dict[str, Code]
+UNWEIGHTED = "warp_instructions_unweighted"  # of the step alone
 
 
 class Shape(Record):
@@ -46,15 +47,16 @@ class Notes:
 
 
 def static_blocks(shape: Shape, codes: Codes, first: int) -> list[Block]:
-    """All observables of each kernel, then of the whole step."""
+    """All observables of each kernel, then of the whole step. Those that no architecture changes stand at the primary."""
     notes = Notes(shape, codes, first)
     for kernel in dict.fromkeys(launch.kernel for launch in shape.launches):
         _of_kernel(notes, [x for x in shape.launches if x.kernel == kernel], kernel)
     _work(notes, shape.launches, None)
-    notes.note("programs", max(x.programs for x in shape.launches))
-    notes.note("launches", len(shape.launches))
     _width(notes)
-    _repeated(notes)
+    if shape.arch is None:
+        notes.note("programs", max(x.programs for x in shape.launches))
+        notes.note("launches", len(shape.launches))
+        _repeated(notes)
     return notes.blocks
 
 
@@ -67,8 +69,9 @@ def _of_kernel(notes: Notes, launches: Sequence[Launch], kernel: str) -> None:
     fits = [occupancy_of(x, notes.code(x)).programs for x in launches]
     notes.note("registers", max(notes.code(x).registers for x in launches), kernel)
     notes.note("spill_bytes", max(notes.code(x).spill_bytes for x in launches), kernel, "B")
-    notes.note("shared_bytes", max(x.shared_bytes for x in launches), kernel, "B")
-    notes.note("programs", max(x.programs for x in launches), kernel)
+    if notes.shape.arch is None:
+        notes.note("shared_bytes", max(x.shared_bytes for x in launches), kernel, "B")
+        notes.note("programs", max(x.programs for x in launches), kernel)
     notes.note("programs_per_sm", min(fits), kernel)
     gpu = notes.shape.gpu
     if gpu is not None:
@@ -92,8 +95,8 @@ def _mufu(code: Code, shares: Shares) -> float:
 
 COUNTS: dict[str, Callable[[Code, Shares], float]] = {
     "warp_instructions": _instructions,
-    "warp_instructions_unweighted": _unweighted,
     "mufu": _mufu,
+    UNWEIGHTED: _unweighted,
 }
 
 
@@ -101,6 +104,8 @@ def _work(notes: Notes, launches: Sequence[Launch], part: str | None) -> None:
     looping = [x.kernel for x in launches if notes.code(x).loops]
     reason = f"kernel `{looping[0]}` has a loop: its code does not tell how often it runs" if looping else None
     for observable, per_warp in COUNTS.items():
+        if observable == UNWEIGHTED and part is not None:
+            continue
         total = sum(per_warp(notes.code(x), notes.shape.shares.get(x.kernel, {})) * x.warps for x in launches)
         notes.note(observable, None if looping else total, part, reason=reason)
 
