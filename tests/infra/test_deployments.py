@@ -46,10 +46,11 @@ def test_a_deployment_fits_its_pool(deployment: dict[str, Any]) -> None:
     ] else None
 
 
-def test_the_manual_trigger_and_the_nightly_campaign_have_the_names_that_people_know() -> None:
+def test_the_manual_trigger_and_what_runs_at_night_have_the_names_that_people_know() -> None:
     named = {f"{flow_of(d).name}/{d['name']}": d for d in DEPLOYMENTS if "stage" not in d["tags"]}
-    assert {"experiment/one-hypothesis", "campaign/nightly"} <= set(named)
-    assert named["campaign/nightly"]["schedules"][0]["cron"]
+    assert set(named) == {"experiment/one-hypothesis", "campaign/nightly", "selfcheck/nightly"}
+    for name in ("campaign/nightly", "selfcheck/nightly"):
+        assert named[name]["schedules"][0]["cron"]
 
 
 def test_a_lost_machine_is_noticed_before_two_heartbeats_more_than_it_takes() -> None:
