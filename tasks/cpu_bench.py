@@ -111,7 +111,7 @@ def measure_noise(
             f"the incumbent of `{problem.name}` fails against itself: {observed.fault}", "repair the incumbent"
         )
     names = [*(track.name for track in tracks), MIX]
-    return Noise(
+    noise = Noise(
         rung=Rung.MICROBENCH,
         workload=problem.name,
         facts=facts,
@@ -119,6 +119,9 @@ def measure_noise(
         changes={name: tuple(log_ratios(tuple(observed.blocks), TIME, name)) for name in names},
         wall_s=observed.elapsed_s,
     )
+    scale = noise.scale(MIX)
+    log.info("noise of the %s: %s", MIX, "unknown" if scale is None else f"{100 * scale:.1f} % a pair")
+    return noise
 
 
 def _compare(

@@ -55,12 +55,14 @@ class Native:
     def __init__(self, channel: socket.socket, calls: list[dict[str, Array]], loaded: list[str], pid: int) -> None:
         self.calls, self.loaded = calls, loaded
         self._channel = channel
+        self._waiting = select.poll()
+        self._waiting.register(channel, select.POLLIN)
         self._clock = (~pid << 3) | 2  # CPUCLOCK_SCHED of a process, as in clock_getcpuclockid(3)
 
     def call(self, index: int) -> None:
         """One call of `run`; returns when the process says that it has returned."""
         try:
-            if select.select([self._channel], [], [], 0)[0] and self._channel.recv(TAIL_BYTES, socket.MSG_PEEK):
+            if self._waiting.poll(0) and self._channel.recv(TAIL_BYTES, socket.MSG_PEEK):
                 raise NativeFault("answered before it was asked")
             self._channel.send(str(index).encode())
         except ConnectionError:
