@@ -3,13 +3,16 @@
 import importlib.util
 import json
 import math
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+from tasks.hypothesis_file import load_hypothesis
 from tasks.problem import KERNELS
+from tasks.records import KernelCandidate, KernelTarget
 
 FOLDER = KERNELS / "kda_decode"
 
@@ -119,9 +122,9 @@ def test_every_regime_of_the_workloads_is_distinct_from_the_default_and_some_lea
     assert any("lower_bound" in x.get("scalars", {}) for x in checks)
 
 
-@pytest.mark.parametrize("name", ["reciprocal", "hoist_gate", "clamp_gate"])
-def test_each_hypothesis_names_a_source_that_exists(name: str) -> None:
-    yaml = pytest.importorskip("yaml")
-    written = yaml.safe_load((FOLDER / "hypotheses" / f"{name}.yaml").read_text())
-    assert (FOLDER / "hypotheses" / written["change"]["source"]).is_file()
-    assert written["target"] == {"kind": "kernel", "problem": "kda_decode"}
+@pytest.mark.parametrize("path", sorted((FOLDER / "hypotheses").glob("*.yaml")), ids=lambda path: path.stem)
+def test_each_hypothesis_names_a_source_that_exists(path: Path) -> None:
+    asked = load_hypothesis(path)
+    assert isinstance(asked.change, KernelCandidate)
+    assert isinstance(asked.target, KernelTarget)
+    assert asked.target.problem == "kda_decode"
