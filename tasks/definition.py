@@ -12,6 +12,7 @@ from tasks.records import Text
 Dtype = Literal["float32", "bfloat16", "int32", "int8", "float8_e4m3fn", "float8_e5m2"]
 Activation = Literal["float32", "bfloat16"]
 Cache = Literal["float32", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2"]
+TensorCores = Literal["toward_zero", "round_operands"]
 Number = float | int
 
 
@@ -165,11 +166,16 @@ class Twin(_Part):
 
 
 class Check(Timing):
-    """A regime for numerics: `steps` calls in a row that hand the state on, inputs drawn from the distributions."""
+    """A regime for numerics: `steps` calls in a row that hand the state on, inputs drawn from the distributions.
+
+    tf32 dots are computed for tensor cores that cut operands off and sum to nearest. No GPU has shown that yet, so errors
+    must keep their limit also on `tensor_cores` that sum toward zero, or that round operands, where a check names them.
+    """
 
     steps: Annotated[int, Field(ge=1)]
     inputs: dict[str, Distribution] = {}
     twins: tuple[Twin, ...] = ()
+    tensor_cores: tuple[TensorCores, ...] = ()
 
 
 class Workloads(_Part):

@@ -95,13 +95,15 @@ def make_expected(problem: Problem, seed: int) -> Expected:
     ]
     request = {"checks": checks}
     hint = "check the problem's reference.py; no candidate has run yet"
+    limits = problem.criteria.values.limits
     with staged({"reference.py": problem.reference}, request) as stage:
-        ending = stage.run("reference.py", problem.criteria.values.limits)
+        ending = stage.run("reference.py", limits)
         if ending.kind != "ok":
             raise Broken(f"the reference of `{problem.name}` failed: {ending.reason}", hint)
         try:
             answers = stage.result(Answers)
-            return Expected(stage.read("inputs.npz"), arrays_of(stage.read("expected.npz")), answers.ieee)
+            given, exact = (stage.read(f"{name}.npz", limits.file_bytes) for name in ("inputs", "expected"))
+            return Expected(given, arrays_of(exact), answers.ieee)
         except UntrustedResult as error:
             raise Broken(f"the reference of `{problem.name}` failed: {error}", hint) from error
 
@@ -150,6 +152,7 @@ def _request(problem: Problem, check: Check, run: Run) -> dict[str, Any]:
         "take": {run.axis: run.entries} if run.axis else {},
         "copies": problem.definition.copies,
         "slotted": [x.name for x in problem.results_of(check) if x.slots is not None],
+        "tensor_cores": run.tensor_cores,
         "arguments": problem.arguments_of(shaped(check, run)),
     }
 

@@ -169,10 +169,7 @@ def load_problem(name_or_folder: str | Path) -> Problem:
     )
     if definition.runs_on == "gpu" and criteria.values.static is None:
         raise BadInput(f"`{folder / 'criteria.yaml'}` has no limits for `static`", "every GPU problem needs them")
-    coded = {x.dtype for check in workloads.checks for x in problem.results_of(check)} & EIGHT_BITS
-    if coded and criteria.values.numerics.coded_max_rel_error is None:
-        where = f"`{folder / 'criteria.yaml'}`"
-        raise BadInput(f"{where} has no limit for results in `{min(coded)}`", "set `numerics.coded_max_rel_error`")
+    _limits_are_there(problem)
     return problem
 
 
@@ -181,6 +178,16 @@ def problem_of(target: KernelTarget) -> Problem:
     problem = load_problem(target.problem)
     incumbent = problem.incumbent.model_copy(update={"launch": target.incumbent_launch})
     return problem.model_copy(update={"incumbent": incumbent})
+
+
+def _limits_are_there(problem: Problem) -> None:
+    where, limits = f"`{problem.folder / 'criteria.yaml'}`", problem.criteria.values.numerics
+    coded = {x.dtype for check in problem.workloads.checks for x in problem.results_of(check)} & EIGHT_BITS
+    if coded and limits.coded_max_rel_error is None:
+        raise BadInput(f"{where} has no limit for results in `{min(coded)}`", "set `numerics.coded_max_rel_error`")
+    cut_off = any("toward_zero" in check.tensor_cores for check in problem.workloads.checks)
+    if cut_off and limits.toward_zero_max_rel_error is None:
+        raise BadInput(f"{where} has no limit for `toward_zero`", "set `numerics.toward_zero_max_rel_error`")
 
 
 def _digest_of(paths: list[Path]) -> str:
