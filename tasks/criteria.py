@@ -22,13 +22,15 @@ class _Part(BaseModel):
 
 class NumericsCriteria(_Part):
     """`coded_max_rel_error` is for results stored in 8 bits; `toward_zero_max_rel_error` for tensor cores that sum toward
-    zero, which no GPU has confirmed or ruled out; `max_differing_elements` for runs that must be bit-equal."""
+    zero, which no GPU has confirmed or ruled out; `drift_max_rel_error` for what the dtype of a cache alone loses over a
+    long generation; `max_differing_elements` for runs that must be bit-equal."""
 
     fp32_max_rel_error: Positive
     max_ratio_to_ieee_fp32: Positive
     bf16_max_rel_error: Positive
     coded_max_rel_error: Positive | None = None
     toward_zero_max_rel_error: Positive | None = None
+    drift_max_rel_error: Positive | None = None
     max_changed_untouched_slots: Annotated[int, Field(ge=0)]
     max_integer_mismatches: Annotated[int, Field(ge=0)] = 0
     max_differing_elements: Annotated[int, Field(ge=0)] = 0

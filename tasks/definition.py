@@ -34,7 +34,8 @@ class Axis(_Part):
 
 
 class Tensor(_Part):
-    """`dtype: activation` and `dtype: cache` are those that the workload names.
+    """`dtype: activation` and `dtype: cache` are those that the workload names; an arm may choose another `cache` by its
+    launch option of that name: it is an argument of the engine.
 
     `each_step`: new values at each step; by default for what has the dtype of activations. `slots` names the input that
     says which entries of the first axis may change; all others must stay as they are, bit for bit.
@@ -170,12 +171,14 @@ class Check(Timing):
 
     tf32 dots are computed for tensor cores that cut operands off and sum to nearest. No GPU has shown that yet, so errors
     must keep their limit also on `tensor_cores` that sum toward zero, or that round operands, where a check names them.
+    `drift_steps`: over so many steps the reference says what the dtype of the cache alone loses.
     """
 
     steps: Annotated[int, Field(ge=1)]
     inputs: dict[str, Distribution] = {}
     twins: tuple[Twin, ...] = ()
     tensor_cores: tuple[TensorCores, ...] = ()
+    drift_steps: Annotated[int, Field(ge=1)] | None = None
 
 
 class Workloads(_Part):

@@ -26,10 +26,12 @@ _MAX_HEADER_BYTES = 1024
 
 
 class Answers(Record):
-    """result.json of the reference worker: error of IEEE fp32 by regime and result."""
+    """result.json of the reference worker: error of IEEE fp32 by regime and result, drift of the cache's dtype by regime
+    and what is kept in it."""
 
     nonce: str
     ieee: dict[str, dict[str, float]]
+    drift: dict[str, dict[str, float]] = {}
 
 
 class Counted(Record):
@@ -53,13 +55,14 @@ class Interpreted(Record):
 
 
 class Expected:
-    """Inputs as the file that every arm gets; exact results, which no candidate sees."""
+    """Inputs as the file that every arm gets; exact results and the like, which no candidate sees."""
 
-    def __init__(self, inputs: bytes, exact: dict[str, Array], ieee: dict[str, dict[str, float]]) -> None:
+    def __init__(self, inputs: bytes, exact: dict[str, Array], answers: Answers) -> None:
         self.inputs = inputs
         self.first = arrays_of(inputs)
         self.exact = exact
-        self.ieee = ieee
+        self.ieee = answers.ieee
+        self.drift = answers.drift
 
 
 class ArmResult:
@@ -86,7 +89,7 @@ def make_expected(problem: Problem, seed: int) -> Expected:
         {
             **x.model_dump(mode="json", exclude_none=True),
             "axes": problem.axes_of(x),
-            "scalars": problem.scalars_of(x),
+            "scalars": problem.scalars_of(x) | ({"cache": x.cache} if x.cache else {}),
             "results": [result.model_dump(mode="json") for result in problem.results_of(x)],
             "copies": problem.definition.copies,
             "seed": _check_seed(seed, x),
@@ -103,7 +106,7 @@ def make_expected(problem: Problem, seed: int) -> Expected:
         try:
             answers = stage.result(Answers)
             given, exact = (stage.read(f"{name}.npz", limits.file_bytes) for name in ("inputs", "expected"))
-            return Expected(given, arrays_of(exact), answers.ieee)
+            return Expected(given, arrays_of(exact), answers)
         except UntrustedResult as error:
             raise Broken(f"the reference of `{problem.name}` failed: {error}", hint) from error
 

@@ -75,7 +75,8 @@ def _expected(asked: dict[Arm, Problem], seed: int) -> dict[Arm, Expected]:
     made: list[tuple[Problem, Expected]] = []
     found: dict[Arm, Expected] = {}
     for arm, problem in asked.items():
-        same = [expected for other, expected in made if other.definition == problem.definition]
+        mine = (problem.definition, problem.workloads)
+        same = [expected for other, expected in made if (other.definition, other.workloads) == mine]
         found[arm] = same[0] if same else make_expected(problem, seed)
         made.append((problem, found[arm]))
     return found
@@ -113,6 +114,8 @@ def blocks_of(problem: Problem, arm: Arm, result: ArmResult, expected: Expected,
                 error = relative_error(found[used], exact[used])
                 note(f"{name}_rel_error", check, error, x.dtype, None if error is not None else "not finite")
                 note(f"{name}_ieee_rel_error", check, expected.ieee[check.name][x.name], x.dtype)
+        for what, error in expected.drift.get(check.name, {}).items():
+            note(f"{what}_drift_rel_error", check, error, check.cache)
         for twin in check.twins:
             if all(f"{run.name}/{x.name}" in result.arrays for run in twin_runs(check, twin) for x in known):
                 note("differing_elements", check, differing(problem, check, twin, result.arrays), twin.label)
@@ -143,6 +146,7 @@ def relative_error(found: Array, exact: Array) -> float | None:
 def changed_slots(before: Array, after: Array, used: Array) -> float:
     """How many entries of the first axis that no step used are not bit-equal to what they were."""
     unused = np.setdiff1d(np.arange(len(before)), used)
+    before = before.astype(after.dtype)  # codes come back as the floats of the same value
     return float(sum(before[slot].tobytes() != after[slot].tobytes() for slot in unused))
 
 

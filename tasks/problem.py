@@ -5,7 +5,7 @@
 import json
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,10 +14,11 @@ from serving.errors import BadInput
 from serving.home import located
 from tasks.bubblewrap import SCRIPTS
 from tasks.criteria import Criteria, CriteriaFile, load_criteria
-from tasks.definition import Definition, Number, Tensor, Timing, Workloads
+from tasks.definition import Cache, Definition, Number, Tensor, Timing, Workloads
 from tasks.records import KernelCandidate, KernelTarget, Scalar, Text, digest
 
 EIGHT_BITS = {"int8", "float8_e4m3fn", "float8_e5m2"}
+CACHE = "cache"
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 
 
@@ -54,14 +55,28 @@ class Problem(BaseModel):
     evaluator_digest: Text
 
     def tuned(self, candidate: KernelCandidate) -> "Problem":
-        """This problem with the sizes of tunable axes that an arm chose by its launch options. Raises BadInput."""
+        """This problem with the tunable axes and the dtype `cache` that an arm chose by its launch options. Raises BadInput."""
         axes = dict(self.definition.axes)
-        for name in self._tunable & set(candidate.launch):
+        for name in self._tunable & set(candidate.launch) & set(axes):
             size = candidate.launch[name]
             if not isinstance(size, int) or size < 1:
                 raise BadInput(f"the launch option `{name}: {size}` is no size", "give a whole number of at least 1")
             axes[name] = axes[name].model_copy(update={"value": size})
-        return self.model_copy(update={"definition": self.definition.model_copy(update={"axes": axes})})
+        definition = self.definition.model_copy(update={"axes": axes})
+        return self.model_copy(update={"definition": definition, "workloads": self._stored_in(candidate)})
+
+    def _stored_in(self, candidate: KernelCandidate) -> Workloads:
+        chosen = candidate.launch.get("cache")
+        if chosen is None or CACHE not in self._tunable:
+            return self.workloads
+        if chosen not in get_args(Cache):
+            known = ", ".join(f"`{name}`" for name in get_args(Cache))
+            raise BadInput(f"the launch option `cache: {chosen}` is no dtype of a cache", f"known: {known}")
+        checks, timings = (
+            tuple(x.model_copy(update={CACHE: chosen}) for x in group)
+            for group in (self.workloads.checks, self.workloads.timings)
+        )
+        return self.workloads.model_copy(update={"checks": checks, "timings": timings})
 
     def options_of(self, candidate: KernelCandidate) -> dict[str, Scalar]:
         """The launch options that `run` takes: those that choose no axis."""
@@ -69,7 +84,8 @@ class Problem(BaseModel):
 
     @property
     def _tunable(self) -> set[str]:
-        return {name for name, axis in self.definition.axes.items() if axis.tunable}
+        cached = any(x.dtype == CACHE for x in self.definition.tensors.values())
+        return {name for name, axis in self.definition.axes.items() if axis.tunable} | ({CACHE} if cached else set())
 
     def cycle_of(self, workload: Timing) -> int:
         """Steps after which the work repeats."""
@@ -183,6 +199,10 @@ def problem_of(target: KernelTarget) -> Problem:
 def _limits_are_there(problem: Problem) -> None:
     where, limits = f"`{problem.folder / 'criteria.yaml'}`", problem.criteria.values.numerics
     coded = {x.dtype for check in problem.workloads.checks for x in problem.results_of(check)} & EIGHT_BITS
+    coded |= {x.dtype for x in problem.definition.tensors.values() if x.dtype == CACHE}
+    drifts = any(check.drift_steps is not None for check in problem.workloads.checks)
+    if drifts and limits.drift_max_rel_error is None:
+        raise BadInput(f"{where} has no limit for the drift of a format", "set `numerics.drift_max_rel_error`")
     if coded and limits.coded_max_rel_error is None:
         raise BadInput(f"{where} has no limit for results in `{min(coded)}`", "set `numerics.coded_max_rel_error`")
     cut_off = any("toward_zero" in check.tensor_cores for check in problem.workloads.checks)

@@ -148,7 +148,9 @@ def _wrong_dot():
         assume(None)
         if not torch.equal(c, torch.full((16, 16), wanted)):
             return f"a tf32 dot in the interpreter does not accumulate as {tensor_cores} says"
-    a, b = (torch.randint(-128, 128, (64, 64), generator=torch.Generator().manual_seed(s)).to(torch.int8) for s in (3, 4))
+    a, b = (
+        torch.randint(-128, 128, (64, 64), generator=torch.Generator().manual_seed(s)).to(torch.int8) for s in (3, 4)
+    )
     c = torch.zeros(64, 64, dtype=torch.int32)
     _dot[(1,)](a, b, c, N=64, PRECISION=None)
     if not torch.equal(c.long(), a.long() @ b.long()):
