@@ -11,11 +11,14 @@ import sys
 from pathlib import Path
 
 from serving.errors import Broken
+from tasks.build import DEFAULT_ARCH
 from tasks.definition import Check, Distribution, TensorCores
 from tasks.interpreted import interpret, make_expected
 from tasks.numerics import relative_error
 from tasks.problem import Problem, load_problem
-from tasks.records import KernelCandidate
+from tasks.recorded import record
+from tasks.records import KernelCandidate, digest
+from tasks.toolchain import environment
 from tasks.twins import assumed_name
 
 CHUNK, SEED = 64, 2026
@@ -75,12 +78,18 @@ def errors_of(problem: Problem, arm: str, kinds: tuple[TensorCores, ...], keys: 
         for i, (name, tokens, ranks) in enumerate(keys)
     )  # fmt: skip
     workloads = problem.workloads.model_copy(update={"checks": checks})
-    alone = problem.model_copy(update={"workloads": workloads})
+    # Other checks judge: recordings of the problem itself are not theirs.
+    own = digest([problem.evaluator_digest, [x.model_dump(mode="json") for x in checks]])
+    alone = problem.model_copy(update={"workloads": workloads, "evaluator_digest": own})
+    candidate = KernelCandidate(source_name=f"{arm}.py", source=(problem.folder / f"{arm}.py").read_text())
+    recorded = record(alone, candidate, environment(DEFAULT_ARCH))
+    hint = f"run `infra-agent check numerics` on {arm}.py"
+    if recorded.recording is None:
+        raise Broken(f"`{arm}` does not run: {recorded.failure}", hint)
     expected = make_expected(alone, SEED)
-    source = (problem.folder / f"{arm}.py").read_text()
-    result = interpret(alone, KernelCandidate(source_name=f"{arm}.py", source=source), expected.inputs)
+    result = interpret(alone, recorded.recording, expected.inputs)
     if result.fault:
-        raise Broken(f"`{arm}` gave no result: {result.fault}", f"run `infra-agent check numerics` on {arm}.py")
+        raise Broken(f"`{arm}` gave no result: {result.fault}", hint)
     return {
         key: [
             finite(relative_error(result.arrays[f"{run}/state"], expected.exact[f"{check.name}/state"]))

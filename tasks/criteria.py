@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serving.documents import read_document, read_text
 from serving.home import portable
+from tasks.definition import Workloads
 from tasks.ending import Limits
 from tasks.records import Criterion, Scalar, Text, digest
 
@@ -34,6 +35,15 @@ class NumericsCriteria(_Part):
     max_changed_untouched_slots: Annotated[int, Field(ge=0)]
     max_integer_mismatches: Annotated[int, Field(ge=0)] = 0
     max_differing_elements: Annotated[int, Field(ge=0)] = 0
+
+    def lacks(self, workloads: Workloads, coded: bool) -> str | None:
+        """The first limit that the workloads need and that is not set. `coded`: some tensor has 8 bits, or may have."""
+        needed = {
+            "coded_max_rel_error": coded,
+            "toward_zero_max_rel_error": any("toward_zero" in x.tensor_cores for x in workloads.checks),
+            "drift_max_rel_error": any(x.drift_steps is not None for x in workloads.checks),
+        }
+        return next((name for name, needs in needed.items() if needs and getattr(self, name) is None), None)
 
 
 class StaticCriteria(_Part):

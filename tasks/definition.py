@@ -3,10 +3,11 @@
 The vocabulary is FlashInfer-Bench's where it has the word: axes, inputs, outputs, op_type.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from serving.errors import BadInput
 from tasks.records import Text
 
 Dtype = Literal["float32", "bfloat16", "int32", "int8", "float8_e4m3fn", "float8_e5m2"]
@@ -192,6 +193,15 @@ class Workloads(_Part):
         if len(set(names)) != len(names):
             raise ValueError("two workloads have the same name")
         return self
+
+    def stored_in(self, cache: object) -> "Workloads":
+        """The same workloads with another dtype of the cache. Raises BadInput."""
+        if cache not in get_args(Cache):
+            known = ", ".join(f"`{name}`" for name in get_args(Cache))
+            raise BadInput(f"the launch option `cache: {cache}` is no dtype of a cache", f"known: {known}")
+        checks = tuple(x.model_copy(update={"cache": cache}) for x in self.checks)
+        timings = tuple(x.model_copy(update={"cache": cache}) for x in self.timings)
+        return self.model_copy(update={"checks": checks, "timings": timings})
 
     def misfit(self, definition: Definition) -> str | None:
         """What of the workloads the definition does not know, in words; None if all fits."""

@@ -5,7 +5,7 @@
 import json
 from math import prod
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,7 +14,7 @@ from serving.errors import BadInput
 from serving.home import located
 from tasks.bubblewrap import SCRIPTS
 from tasks.criteria import Criteria, CriteriaFile, load_criteria
-from tasks.definition import Cache, Definition, Number, Tensor, Timing, Workloads
+from tasks.definition import Definition, Number, Tensor, Timing, Workloads
 from tasks.records import KernelCandidate, KernelTarget, Scalar, Text, digest
 
 EIGHT_BITS = {"int8", "float8_e4m3fn", "float8_e5m2"}
@@ -63,20 +63,10 @@ class Problem(BaseModel):
                 raise BadInput(f"the launch option `{name}: {size}` is no size", "give a whole number of at least 1")
             axes[name] = axes[name].model_copy(update={"value": size})
         definition = self.definition.model_copy(update={"axes": axes})
-        return self.model_copy(update={"definition": definition, "workloads": self._stored_in(candidate)})
-
-    def _stored_in(self, candidate: KernelCandidate) -> Workloads:
-        chosen = candidate.launch.get("cache")
-        if chosen is None or CACHE not in self._tunable:
-            return self.workloads
-        if chosen not in get_args(Cache):
-            known = ", ".join(f"`{name}`" for name in get_args(Cache))
-            raise BadInput(f"the launch option `cache: {chosen}` is no dtype of a cache", f"known: {known}")
-        checks, timings = (
-            tuple(x.model_copy(update={CACHE: chosen}) for x in group)
-            for group in (self.workloads.checks, self.workloads.timings)
-        )
-        return self.workloads.model_copy(update={"checks": checks, "timings": timings})
+        workloads = self.workloads
+        if CACHE in self._tunable & set(candidate.launch):
+            workloads = workloads.stored_in(candidate.launch[CACHE])
+        return self.model_copy(update={"definition": definition, "workloads": workloads})
 
     def options_of(self, candidate: KernelCandidate) -> dict[str, Scalar]:
         """The launch options that `run` takes: those that choose no axis."""
@@ -185,7 +175,13 @@ def load_problem(name_or_folder: str | Path) -> Problem:
     )
     if definition.runs_on == "gpu" and criteria.values.static is None:
         raise BadInput(f"`{folder / 'criteria.yaml'}` has no limits for `static`", "every GPU problem needs them")
-    _limits_are_there(problem)
+    results = [x for name, x in definition.tensors.items() if definition.role_of(name) in ("out", "in_place")]
+    coded = {x.dtype for x in results} & {CACHE, *EIGHT_BITS}
+    lacking = criteria.values.numerics.lacks(workloads, coded=bool(coded))
+    if lacking is not None:
+        raise BadInput(
+            f"`{folder / 'criteria.yaml'}` has no limit `numerics.{lacking}`", "the workloads need one: set it"
+        )
     return problem
 
 
@@ -194,20 +190,6 @@ def problem_of(target: KernelTarget) -> Problem:
     problem = load_problem(target.problem)
     incumbent = problem.incumbent.model_copy(update={"launch": target.incumbent_launch})
     return problem.model_copy(update={"incumbent": incumbent})
-
-
-def _limits_are_there(problem: Problem) -> None:
-    where, limits = f"`{problem.folder / 'criteria.yaml'}`", problem.criteria.values.numerics
-    coded = {x.dtype for check in problem.workloads.checks for x in problem.results_of(check)} & EIGHT_BITS
-    coded |= {x.dtype for x in problem.definition.tensors.values() if x.dtype == CACHE}
-    drifts = any(check.drift_steps is not None for check in problem.workloads.checks)
-    if drifts and limits.drift_max_rel_error is None:
-        raise BadInput(f"{where} has no limit for the drift of a format", "set `numerics.drift_max_rel_error`")
-    if coded and limits.coded_max_rel_error is None:
-        raise BadInput(f"{where} has no limit for results in `{min(coded)}`", "set `numerics.coded_max_rel_error`")
-    cut_off = any("toward_zero" in check.tensor_cores for check in problem.workloads.checks)
-    if cut_off and limits.toward_zero_max_rel_error is None:
-        raise BadInput(f"{where} has no limit for `toward_zero`", "set `numerics.toward_zero_max_rel_error`")
 
 
 def _digest_of(paths: list[Path]) -> str:

@@ -13,7 +13,7 @@ from tasks.judge_numerics import judge_numerics
 from tasks.judgement import Judgement
 from tasks.numerics import measure_numerics
 from tasks.problem import KERNELS, Problem, load_problem
-from tasks.records import Arm, Evidence, KernelCandidate, Outcome, digest
+from tasks.records import Arm, Evidence, KernelCandidate, Outcome, Question, digest
 
 FOLDER = KERNELS / "kda_state_chain"
 ALONE = (Arm.CANDIDATE,)
@@ -107,7 +107,7 @@ def growing(some_checks: Callable[..., Problem], shared_builds: object) -> Probl
 
 
 def judged(problem: Problem, evidence: Evidence) -> Judgement:
-    return judge(evidence, problem.criteria, answers=True)
+    return judge(evidence, problem.criteria, Question.SAME_RESULTS)
 
 
 def test_plain_tf32_is_wrong_at_every_split_and_grows_with_length_only_where_decay_is_slow(growing: Problem) -> None:

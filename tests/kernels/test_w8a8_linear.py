@@ -15,7 +15,7 @@ from tasks.build import build_kernel
 from tasks.decide import judge
 from tasks.numerics import measure_numerics
 from tasks.problem import KERNELS, Problem
-from tasks.records import Arm, KernelCandidate, Outcome, digest
+from tasks.records import Arm, KernelCandidate, Outcome, Question, digest
 
 FOLDER = KERNELS / "w8a8_linear"
 
@@ -78,7 +78,9 @@ def small(some_checks: Callable[..., Problem], shared_builds: object) -> Problem
 def test_candidates_are_wrong_where_their_arithmetic_is(small: Problem, name: str, wrong: set[str]) -> None:
     source = KernelCandidate(source_name=f"{name}.py", source=(FOLDER / f"{name}.py").read_text())
     build = build_kernel(small, source, digest(name), arms=(Arm.CANDIDATE,))
-    verdict = judge(measure_numerics(small, source, build, arms=(Arm.CANDIDATE,)), small.criteria, answers=True)
+    verdict = judge(
+        measure_numerics(small, source, build, arms=(Arm.CANDIDATE,)), small.criteria, Question.SAME_RESULTS
+    )
     assert verdict.outcome is (Outcome.REJECTED if wrong else Outcome.PASSED)
     assert wrong <= {finding.locus.name for finding in verdict.findings}
 
