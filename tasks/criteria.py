@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serving.documents import read_document, read_text
 from serving.home import portable
+from tasks.definition import Workloads
 from tasks.ending import Limits
 from tasks.records import Criterion, Scalar, Text, digest
 
@@ -21,15 +22,28 @@ class _Part(BaseModel):
 
 
 class NumericsCriteria(_Part):
-    """`coded_max_rel_error` is for results stored in 8 bits; `max_differing_elements` for runs that must be bit-equal."""
+    """`coded_max_rel_error` is for results stored in 8 bits; `toward_zero_max_rel_error` for tensor cores that sum toward
+    zero, which no GPU has confirmed or ruled out; `drift_max_rel_error` for what the dtype of a cache alone loses over a
+    long generation; `max_differing_elements` for runs that must be bit-equal."""
 
     fp32_max_rel_error: Positive
     max_ratio_to_ieee_fp32: Positive
     bf16_max_rel_error: Positive
     coded_max_rel_error: Positive | None = None
+    toward_zero_max_rel_error: Positive | None = None
+    drift_max_rel_error: Positive | None = None
     max_changed_untouched_slots: Annotated[int, Field(ge=0)]
     max_integer_mismatches: Annotated[int, Field(ge=0)] = 0
     max_differing_elements: Annotated[int, Field(ge=0)] = 0
+
+    def lacks(self, workloads: Workloads, coded: bool) -> str | None:
+        """The first limit that the workloads need and that is not set. `coded`: some tensor has 8 bits, or may have."""
+        needed = {
+            "coded_max_rel_error": coded,
+            "toward_zero_max_rel_error": any("toward_zero" in x.tensor_cores for x in workloads.checks),
+            "drift_max_rel_error": any(x.drift_steps is not None for x in workloads.checks),
+        }
+        return next((name for name, needs in needed.items() if needs and getattr(self, name) is None), None)
 
 
 class StaticCriteria(_Part):

@@ -3,15 +3,17 @@
 The vocabulary is FlashInfer-Bench's where it has the word: axes, inputs, outputs, op_type.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from serving.errors import BadInput
 from tasks.records import Text
 
 Dtype = Literal["float32", "bfloat16", "int32", "int8", "float8_e4m3fn", "float8_e5m2"]
 Activation = Literal["float32", "bfloat16"]
 Cache = Literal["float32", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2"]
+TensorCores = Literal["toward_zero", "round_operands"]
 Number = float | int
 
 
@@ -33,7 +35,8 @@ class Axis(_Part):
 
 
 class Tensor(_Part):
-    """`dtype: activation` and `dtype: cache` are those that the workload names.
+    """`dtype: activation` and `dtype: cache` are those that the workload names; an arm may choose another `cache` by its
+    launch option of that name: it is an argument of the engine.
 
     `each_step`: new values at each step; by default for what has the dtype of activations. `slots` names the input that
     says which entries of the first axis may change; all others must stay as they are, bit for bit.
@@ -165,11 +168,18 @@ class Twin(_Part):
 
 
 class Check(Timing):
-    """A regime for numerics: `steps` calls in a row that hand the state on, inputs drawn from the distributions."""
+    """A regime for numerics: `steps` calls in a row that hand the state on, inputs drawn from the distributions.
+
+    tf32 dots are computed for tensor cores that cut operands off and sum to nearest. No GPU has shown that yet, so errors
+    must keep their limit also on `tensor_cores` that sum toward zero, or that round operands, where a check names them.
+    `drift_steps`: over so many steps the reference says what the dtype of the cache alone loses.
+    """
 
     steps: Annotated[int, Field(ge=1)]
     inputs: dict[str, Distribution] = {}
     twins: tuple[Twin, ...] = ()
+    tensor_cores: tuple[TensorCores, ...] = ()
+    drift_steps: Annotated[int, Field(ge=1)] | None = None
 
 
 class Workloads(_Part):
@@ -183,6 +193,15 @@ class Workloads(_Part):
         if len(set(names)) != len(names):
             raise ValueError("two workloads have the same name")
         return self
+
+    def stored_in(self, cache: object) -> "Workloads":
+        """The same workloads with another dtype of the cache. Raises BadInput."""
+        if cache not in get_args(Cache):
+            known = ", ".join(f"`{name}`" for name in get_args(Cache))
+            raise BadInput(f"the launch option `cache: {cache}` is no dtype of a cache", f"known: {known}")
+        checks = tuple(x.model_copy(update={"cache": cache}) for x in self.checks)
+        timings = tuple(x.model_copy(update={"cache": cache}) for x in self.timings)
+        return self.model_copy(update={"checks": checks, "timings": timings})
 
     def misfit(self, definition: Definition) -> str | None:
         """What of the workloads the definition does not know, in words; None if all fits."""

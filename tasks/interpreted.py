@@ -26,10 +26,12 @@ _MAX_HEADER_BYTES = 1024
 
 
 class Answers(Record):
-    """result.json of the reference worker: error of IEEE fp32 by regime and result."""
+    """result.json of the reference worker: error of IEEE fp32 by regime and result, drift of the cache's dtype by regime
+    and what is kept in it."""
 
     nonce: str
     ieee: dict[str, dict[str, float]]
+    drift: dict[str, dict[str, float]] = {}
 
 
 class Counted(Record):
@@ -53,13 +55,14 @@ class Interpreted(Record):
 
 
 class Expected:
-    """Inputs as the file that every arm gets; exact results, which no candidate sees."""
+    """Inputs as the file that every arm gets; exact results and the like, which no candidate sees."""
 
-    def __init__(self, inputs: bytes, exact: dict[str, Array], ieee: dict[str, dict[str, float]]) -> None:
+    def __init__(self, inputs: bytes, exact: dict[str, Array], answers: Answers) -> None:
         self.inputs = inputs
         self.first = arrays_of(inputs)
         self.exact = exact
-        self.ieee = ieee
+        self.ieee = answers.ieee
+        self.drift = answers.drift
 
 
 class ArmResult:
@@ -86,7 +89,7 @@ def make_expected(problem: Problem, seed: int) -> Expected:
         {
             **x.model_dump(mode="json", exclude_none=True),
             "axes": problem.axes_of(x),
-            "scalars": problem.scalars_of(x),
+            "scalars": problem.scalars_of(x) | ({"cache": x.cache} if x.cache else {}),
             "results": [result.model_dump(mode="json") for result in problem.results_of(x)],
             "copies": problem.definition.copies,
             "seed": _check_seed(seed, x),
@@ -95,13 +98,15 @@ def make_expected(problem: Problem, seed: int) -> Expected:
     ]
     request = {"checks": checks}
     hint = "check the problem's reference.py; no candidate has run yet"
+    limits = problem.criteria.values.limits
     with staged({"reference.py": problem.reference}, request) as stage:
-        ending = stage.run("reference.py", problem.criteria.values.limits)
+        ending = stage.run("reference.py", limits)
         if ending.kind != "ok":
             raise Broken(f"the reference of `{problem.name}` failed: {ending.reason}", hint)
         try:
             answers = stage.result(Answers)
-            return Expected(stage.read("inputs.npz"), arrays_of(stage.read("expected.npz")), answers.ieee)
+            given, exact = (stage.read(f"{name}.npz", limits.file_bytes) for name in ("inputs", "expected"))
+            return Expected(given, arrays_of(exact), answers)
         except UntrustedResult as error:
             raise Broken(f"the reference of `{problem.name}` failed: {error}", hint) from error
 
@@ -150,6 +155,7 @@ def _request(problem: Problem, check: Check, run: Run) -> dict[str, Any]:
         "take": {run.axis: run.entries} if run.axis else {},
         "copies": problem.definition.copies,
         "slotted": [x.name for x in problem.results_of(check) if x.slots is not None],
+        "tensor_cores": run.tensor_cores,
         "arguments": problem.arguments_of(shaped(check, run)),
     }
 

@@ -8,6 +8,11 @@ from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outco
 ERROR, IEEE = "_rel_error", "_ieee_rel_error"
 FIXED, RATIO = "numerics.fp32_max_rel_error", "numerics.max_ratio_to_ieee_fp32"
 ROUNDED, CODED = "numerics.bf16_max_rel_error", "numerics.coded_max_rel_error"
+# By the end of the observable: what is limited by another criterion than the dtype's.
+SPECIAL = {
+    "_toward_zero_rel_error": "numerics.toward_zero_max_rel_error",
+    "_drift_rel_error": "numerics.drift_max_rel_error",
+}
 COUNTED = {
     "changed_untouched_slots": "numerics.max_changed_untouched_slots",
     "differing_elements": "numerics.max_differing_elements",
@@ -66,7 +71,8 @@ def _limited(block: Block, criteria: Criteria, ieee: dict[tuple[str, str], float
     """A block with its limit; None for an observable that no criterion speaks about."""
     key = COUNTED.get(block.observable)
     if key is None and block.observable.endswith((ERROR, MISMATCHES)):
-        key = limit_key(block.part or "")
+        special = [key for ending, key in SPECIAL.items() if block.observable.endswith(ending)]
+        key = special[0] if special else limit_key(block.part or "")
     if key is None:
         return None
     if key != FIXED:
@@ -127,5 +133,7 @@ def _finding(evidence: Evidence, miss: Miss) -> Finding:
         implies=f"above the limit of {miss.limit:.2g}: the change alters the maths under this input condition"
         if wrong
         else f"within the limit of {miss.limit:.2g}",
-        next_test="compare gate, norm and state update with fp64 one by one in this regime" if wrong else None,
+        next_test="compare each operation with fp64 alone in this regime, to see which one alters the maths"
+        if wrong
+        else None,
     )

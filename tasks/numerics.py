@@ -21,7 +21,7 @@ from tasks.interpreted import ArmResult, Expected, interpret, make_expected
 from tasks.interpreted_counts import counted_blocks
 from tasks.problem import Problem
 from tasks.records import Arm, Block, Build, Engagement, Evidence, KernelCandidate, Rung, digest
-from tasks.twins import Array, differing, twin_runs
+from tasks.twins import Array, assumed_name, differing, twin_runs
 
 SEED_BITS = 48
 
@@ -75,7 +75,8 @@ def _expected(asked: dict[Arm, Problem], seed: int) -> dict[Arm, Expected]:
     made: list[tuple[Problem, Expected]] = []
     found: dict[Arm, Expected] = {}
     for arm, problem in asked.items():
-        same = [expected for other, expected in made if other.definition == problem.definition]
+        mine = (problem.definition, problem.workloads)
+        same = [expected for other, expected in made if (other.definition, other.workloads) == mine]
         found[arm] = same[0] if same else make_expected(problem, seed)
         made.append((problem, found[arm]))
     return found
@@ -88,34 +89,43 @@ def seed_of(candidate: KernelCandidate) -> int:
 
 def blocks_of(problem: Problem, arm: Arm, result: ArmResult, expected: Expected, first: int) -> list[Block]:
     """Errors of each result, whose dtype is the `part`; slots that changed unasked; twins that differ."""
-    found: list[Block] = []
+    blocks: list[Block] = []
 
     def note(observable: str, check: Check, value: float | None, part: str | None, reason: str | None = None) -> None:
         block = Block(
             arm=arm, observable=observable, unit="1", workload=check.name, value=value,
-            order=first + len(found), part=part, reason=reason,
+            order=first + len(blocks), part=part, reason=reason,
         )  # fmt: skip
-        found.append(block)
+        blocks.append(block)
 
     for check in problem.workloads.checks:
         known = problem.results_of(check)
         for x in known:
             ours, exact = result.arrays[f"{check.name}/{x.name}"], expected.exact[f"{check.name}/{x.name}"]
+            used: Array | slice = slice(None)
             if x.slots is not None:
                 used = _used(expected, check.name, x.slots, problem.definition.copies)
                 changed = changed_slots(expected.first[f"{check.name}/{x.name}"], ours, used)
                 note("changed_untouched_slots", check, changed, x.name)
-                ours, exact = ours[used], exact[used]
             if x.integer:
-                note(f"{x.name}_mismatches", check, float((ours != exact).sum()), x.dtype)
+                note(f"{x.name}_mismatches", check, float((ours[used] != exact[used]).sum()), x.dtype)
                 continue
-            error = relative_error(ours, exact)
-            note(f"{x.name}_rel_error", check, error, x.dtype, None if error is not None else "not finite")
-            note(f"{x.name}_ieee_rel_error", check, expected.ieee[check.name][x.name], x.dtype)
+            for name, found in _on_tensor_cores(check, x.name, result):
+                error = relative_error(found[used], exact[used])
+                note(f"{name}_rel_error", check, error, x.dtype, None if error is not None else "not finite")
+                note(f"{name}_ieee_rel_error", check, expected.ieee[check.name][x.name], x.dtype)
+        for what, error in expected.drift.get(check.name, {}).items():
+            note(f"{what}_drift_rel_error", check, error, check.cache)
         for twin in check.twins:
             if all(f"{run.name}/{x.name}" in result.arrays for run in twin_runs(check, twin) for x in known):
                 note("differing_elements", check, differing(problem, check, twin, result.arrays), twin.label)
-    return found
+    return blocks
+
+
+def _on_tensor_cores(check: Check, result: str, arm: ArmResult) -> list[tuple[str, Array]]:
+    """One result as usual, then on each other kind of tensor cores that the check names: name in the evidence, array."""
+    others = [(f"{result}_{x}", arm.arrays[f"{assumed_name(check, x)}/{result}"]) for x in check.tensor_cores]
+    return [(result, arm.arrays[f"{check.name}/{result}"]), *others]
 
 
 def _used(expected: Expected, check: str, index: str, copies: str | None) -> Array:
@@ -136,6 +146,7 @@ def relative_error(found: Array, exact: Array) -> float | None:
 def changed_slots(before: Array, after: Array, used: Array) -> float:
     """How many entries of the first axis that no step used are not bit-equal to what they were."""
     unused = np.setdiff1d(np.arange(len(before)), used)
+    before = before.astype(after.dtype)  # codes come back as the floats of the same value
     return float(sum(before[slot].tobytes() != after[slot].tobytes() for slot in unused))
 
 

@@ -18,6 +18,7 @@ from tasks.definition import Definition, Number, Tensor, Timing, Workloads
 from tasks.records import KernelCandidate, KernelTarget, Scalar, Text, digest
 
 EIGHT_BITS = {"int8", "float8_e4m3fn", "float8_e5m2"}
+CACHE = "cache"
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 
 
@@ -54,14 +55,18 @@ class Problem(BaseModel):
     evaluator_digest: Text
 
     def tuned(self, candidate: KernelCandidate) -> "Problem":
-        """This problem with the sizes of tunable axes that an arm chose by its launch options. Raises BadInput."""
+        """This problem with the tunable axes and the dtype `cache` that an arm chose by its launch options. Raises BadInput."""
         axes = dict(self.definition.axes)
-        for name in self._tunable & set(candidate.launch):
+        for name in self._tunable & set(candidate.launch) & set(axes):
             size = candidate.launch[name]
             if not isinstance(size, int) or size < 1:
                 raise BadInput(f"the launch option `{name}: {size}` is no size", "give a whole number of at least 1")
             axes[name] = axes[name].model_copy(update={"value": size})
-        return self.model_copy(update={"definition": self.definition.model_copy(update={"axes": axes})})
+        definition = self.definition.model_copy(update={"axes": axes})
+        workloads = self.workloads
+        if CACHE in self._tunable & set(candidate.launch):
+            workloads = workloads.stored_in(candidate.launch[CACHE])
+        return self.model_copy(update={"definition": definition, "workloads": workloads})
 
     def options_of(self, candidate: KernelCandidate) -> dict[str, Scalar]:
         """The launch options that `run` takes: those that choose no axis."""
@@ -69,7 +74,8 @@ class Problem(BaseModel):
 
     @property
     def _tunable(self) -> set[str]:
-        return {name for name, axis in self.definition.axes.items() if axis.tunable}
+        cached = any(x.dtype == CACHE for x in self.definition.tensors.values())
+        return {name for name, axis in self.definition.axes.items() if axis.tunable} | ({CACHE} if cached else set())
 
     def cycle_of(self, workload: Timing) -> int:
         """Steps after which the work repeats."""
@@ -169,10 +175,13 @@ def load_problem(name_or_folder: str | Path) -> Problem:
     )
     if definition.runs_on == "gpu" and criteria.values.static is None:
         raise BadInput(f"`{folder / 'criteria.yaml'}` has no limits for `static`", "every GPU problem needs them")
-    coded = {x.dtype for check in workloads.checks for x in problem.results_of(check)} & EIGHT_BITS
-    if coded and criteria.values.numerics.coded_max_rel_error is None:
-        where = f"`{folder / 'criteria.yaml'}`"
-        raise BadInput(f"{where} has no limit for results in `{min(coded)}`", "set `numerics.coded_max_rel_error`")
+    results = [x for name, x in definition.tensors.items() if definition.role_of(name) in ("out", "in_place")]
+    coded = {x.dtype for x in results} & {CACHE, *EIGHT_BITS}
+    lacking = criteria.values.numerics.lacks(workloads, coded=bool(coded))
+    if lacking is not None:
+        raise BadInput(
+            f"`{folder / 'criteria.yaml'}` has no limit `numerics.{lacking}`", "the workloads need one: set it"
+        )
     return problem
 
 

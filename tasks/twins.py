@@ -16,18 +16,26 @@ Array = NDArray[Any]
 
 
 class Run(Record):
-    """One pass over the steps of the check `of`, on some `entries` of an `axis`, with launch `options` of its own."""
+    """One pass over the steps of the check `of`, on some `entries` of an `axis`, with launch `options` of its own, or
+    under another assumption about `tensor_cores`."""
 
     name: str
     of: str
     axis: str | None = None
     entries: tuple[int, ...] = ()
     options: dict[str, int] = {}
+    tensor_cores: str | None = None
 
 
 def runs_of(check: Check) -> tuple[Run, ...]:
-    """The check itself, then what its twins need."""
-    return (Run(name=check.name, of=check.name), *(run for twin in check.twins for run in twin_runs(check, twin)))
+    """The check itself, then what its twins need, then itself on each other kind of tensor cores."""
+    twins = (run for twin in check.twins for run in twin_runs(check, twin))
+    assumed = (Run(name=assumed_name(check, x), of=check.name, tensor_cores=x) for x in check.tensor_cores)
+    return (Run(name=check.name, of=check.name), *twins, *assumed)
+
+
+def assumed_name(check: Check, tensor_cores: str) -> str:
+    return f"{check.name}~{tensor_cores}"
 
 
 def twin_runs(check: Check, twin: Twin) -> tuple[Run, ...]:

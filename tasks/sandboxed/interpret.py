@@ -99,6 +99,7 @@ def copy_slots(check, stored, step, kept):
 
 def run_check(check, functions, stored, interpreter):
     """All steps of one regime. Returns (arrays by name, launches of the last step)."""
+    rounding.assume(check["tensor_cores"])
     specs = {x["name"]: x for x in check["arguments"] if "shape" in x}
     given = load_inputs(check, stored, specs)
     kept = {name: given[name].clone() for name, x in specs.items() if x["role"] == "in_place"}

@@ -68,7 +68,7 @@ def as_array(x):
 def main():
     torch.set_num_threads(1)
     request = json.loads((STAGE / "request.json").read_text())
-    reference, inputs, expected, ieee = load_reference(), {}, {}, {}
+    reference, inputs, expected, ieee, drift = load_reference(), {}, {}, {}, {}
     for check in request["checks"]:
         name = check["name"]
         fixed, per_step = reference.make_inputs(check, check["axes"], check["seed"])
@@ -81,9 +81,11 @@ def main():
             x["name"]: rounding(x, single[x["name"]], exact[x["name"]], used(x, given, check["copies"]))
             for x in check["results"]
         }
+        if check.get("drift_steps") is not None:
+            drift[name] = reference.drift(check, check["axes"], check["seed"])
     np.savez(STAGE / "inputs.npz", **inputs)
     np.savez(STAGE / "expected.npz", nonce=np.array(request["nonce"]), **expected)
-    (STAGE / "result.json").write_text(json.dumps({"nonce": request["nonce"], "ieee": ieee}))
+    (STAGE / "result.json").write_text(json.dumps({"nonce": request["nonce"], "ieee": ieee, "drift": drift}))
 
 
 main()

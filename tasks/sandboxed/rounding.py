@@ -17,6 +17,7 @@ _FLOATS = {
     "fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2,
 }  # fmt: skip
 _E4M3_MAX = 448.0
+_MMA_K = 8
 _INTS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 _unpatched_convert = interpreter._convert_float
 _unpatched_dot = interpreter.InterpreterBuilder.create_dot
@@ -49,9 +50,29 @@ def _round_away(x):
     return torch.where(finite, (bits + 0x1000) & ~0x1FFF, bits).view(torch.float32)
 
 
-def _product(a, b):
-    """Exact products, one rounding to fp32 at the end: the best that an accumulator can do."""
-    return (a.double() @ b.double()).float()
+def _nearest(a, b, total):
+    """Exact products, one rounding to fp32, then one to add `total`: the best that an accumulator can do."""
+    return total + (a.double() @ b.double()).float()
+
+
+def _toward_zero(a, b, total):
+    """Products of a block of 8 along K exact, each block added to an fp32 accumulator that cuts off: the worst."""
+    for k in range(0, a.shape[1], _MMA_K):
+        exact = total.double() + a[:, k : k + _MMA_K].double() @ b[k : k + _MMA_K].double()
+        near = exact.float()
+        beyond = near.double().abs() > exact.abs()
+        total = torch.where(beyond, torch.nextafter(near, torch.zeros_like(near)), near)
+    return total
+
+
+def assume(tensor_cores):
+    """Which hardware tf32 dots are computed for from now on: None (cut operands, sum to nearest) or one departure."""
+    global _mma, _tf32_operand
+    _mma = _toward_zero if tensor_cores == "toward_zero" else _nearest
+    _tf32_operand = _round_away if tensor_cores == "round_operands" else _truncate
+
+
+_mma, _tf32_operand = _nearest, _truncate
 
 
 def _create_dot(self, a, b, d, precision, max_imprecise):
@@ -60,11 +81,12 @@ def _create_dot(self, a, b, d, precision, max_imprecise):
         return _unpatched_dot(self, a, b, d, precision, max_imprecise)
     x, y, total = (torch.from_numpy(np.ascontiguousarray(handle.data)).float() for handle in (a, b, d))
     if name == "tf32":
-        total = total + _product(_truncate(x), _truncate(y))
+        total = _mma(_tf32_operand(x), _tf32_operand(y), total)
     else:
         x_high, y_high = _round_away(x), _round_away(y)
         x_low, y_low = _round_away(x - x_high), _round_away(y - y_high)
-        total = total + _product(x_low, y_high) + _product(x_high, y_low) + _product(x_high, y_high)
+        small = _mma(x_high, y_low, _mma(x_low, y_high, torch.zeros_like(total)))
+        total = _mma(x_high, y_high, total + small)
     return interpreter.TensorHandle(total.numpy(), d.dtype.scalar)
 
 
@@ -103,6 +125,11 @@ def self_test():
         nearest = x.clamp(-_E4M3_MAX, _E4M3_MAX).to(dtype) if dtype is torch.float8_e4m3fn else x.to(dtype)
         if y.float()[: len(given)].tolist() != wanted or not torch.equal(y.float(), nearest.float()):
             return f"the interpreter does not round fp32 to {dtype} to nearest"
+    return _wrong_dot()
+
+
+def _wrong_dot():
+    """None if dots are as precise as they claim, sums go where `assume` sends them, and int8 is exact."""
     a, b = (torch.randn(32, 32, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
     exact = a.double() @ b.double()
     for precision, low, high in (("ieee", 0.0, 1e-6), ("tf32", 1e-4, 3e-3), ("tf32x3", 0.0, 3e-6)):
@@ -111,4 +138,21 @@ def self_test():
         error = ((c - exact).norm() / exact.norm()).item()
         if not low <= error <= high:
             return f"a {precision} dot in the interpreter has a relative error of {error:.1e}"
+    ones, last = torch.ones(16, 16), 1 + 2.0**-23
+    a = torch.zeros(16, 16)
+    a[:, 0], a[:, 8] = 1.0, 1.5 * 2.0**-24  # in two blocks along K; the sum lies nearer to 1 + 2^-23 than to 1
+    for tensor_cores, wanted in ((None, last), ("toward_zero", 1.0)):
+        assume(tensor_cores)
+        c = torch.zeros(16, 16)
+        _dot[(1,)](a, ones, c, N=16, PRECISION="tf32")
+        assume(None)
+        if not torch.equal(c, torch.full((16, 16), wanted)):
+            return f"a tf32 dot in the interpreter does not accumulate as {tensor_cores} says"
+    a, b = (
+        torch.randint(-128, 128, (64, 64), generator=torch.Generator().manual_seed(s)).to(torch.int8) for s in (3, 4)
+    )
+    c = torch.zeros(64, 64, dtype=torch.int32)
+    _dot[(1,)](a, b, c, N=64, PRECISION=None)
+    if not torch.equal(c.long(), a.long() @ b.long()):
+        return "an int8 dot in the interpreter is not exact"
     return None

@@ -77,6 +77,8 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
         ("workloads.json", '{"permute": "B"}', '{"permute": "K"}', "not variable"),
         ("workloads.json", '{"permute": "B"}', '{"permute": "B", "split": "B"}', "one of `permute`"),
         ("workloads.json", '"steps": 3, "activation"', '"cache": "int8", "steps": 3, "activation"', "`cache` dtype"),
+        ("workloads.json", '"steps": 4,', '"steps": 4, "tensor_cores": ["toward_zero"],', "toward_zero_max_rel_error"),
+        ("workloads.json", '"steps": 4,', '"steps": 4, "drift_steps": 9,', "drift_max_rel_error"),
         ("definition.yaml", "slots: state_index", "slots: index", "names no input"),
         ("definition.yaml", "dtype: float32, in_place", "dtype: int8, in_place", "coded_max_rel_error"),
         ("definition.yaml", "a: {shape: [B, H, K]", "a: {shape: [B, G, K]", "axis `G`"),
