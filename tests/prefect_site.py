@@ -156,6 +156,7 @@ def _environment(folder: Path, api_url: str) -> dict[str, str]:
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "DO_NOT_TRACK": "1",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_CLIENT_MAX_RETRIES": "20",
         "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # SQLite: a busy machine keeps its lock for long
         "PREFECT_SERVER_CONCURRENCY_MAXIMUM_CONCURRENCY_SLOT_WAIT_SECONDS": "2",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
