@@ -128,5 +128,5 @@ def test_straight_line_code_keeps_its_plain_count(covered: Problem) -> None:
     assert values(evidence, "line_share", "tp8_bf16") == {}
     static = measure_static(covered, covered.incumbent, build, arms=ALONE, interpreted=evidence)
     for workload in ("tp8_b1", "tp8_b8"):
-        weighted, plain = (values(static, f"warp_instructions{x}", workload) for x in ("", "_unweighted"))
+        weighted, plain = (values(static, f"warp_instructions{x}", workload)[None] for x in ("", "_unweighted"))
         assert weighted == plain
