@@ -24,8 +24,8 @@ JUDGES: dict[Rung, Callable[[Evidence, Criteria, bool], Judgement]] = {
 }
 # Questions that read another thing from the evidence of their rung than its gate does.
 ANSWERS: dict[Question, Callable[[Evidence, Criteria, bool], Judgement]] = {Question.FEWER_BYTES: judge_bytes}
-# Observed of one arm alone where only it has the launch options of a twin, or only it branches.
-OF_ONE_ARM = ("differing_elements", "line_share")
+# Observed of one arm alone where only it has the launch options of a twin, branches, or goes through whole cycles.
+OF_ONE_ARM = ("differing_elements", "line_share", "requested_bytes", "unique_bytes")
 
 
 def decide(experiment: Experiment, criteria: Criteria) -> Verdict | None:

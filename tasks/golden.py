@@ -14,6 +14,7 @@ from serving.documents import read_document
 from serving.errors import Broken
 from serving.home import located
 from tasks.hypothesis_file import load_hypothesis
+from tasks.microbench import gpu
 from tasks.plan import make_plan
 from tasks.records import Experiment, Outcome, Record, Text
 from tasks.report import verdict_text
@@ -23,7 +24,10 @@ STAGES = ("build", "microbench", "validate", "deploy")
 
 
 class GoldenStep(BaseModel):
-    """`hypothesis`: a path from the root of the repository. `says`: patterns that the printed verdict must hold."""
+    """`hypothesis`: a path from the root of the repository. `says`: patterns that the printed verdict must hold.
+
+    `without_gpu`: what is known of it is that it cannot be answered here; with a GPU it is left out.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,6 +36,7 @@ class GoldenStep(BaseModel):
     outcome: Outcome
     says: tuple[str, ...] = ()
     quick: bool = False
+    without_gpu: bool = False
 
 
 class Golden(BaseModel):
@@ -54,7 +59,8 @@ class GoldenResult(Record):
 
 def load_golden(folder: Path) -> tuple[GoldenStep, ...]:
     """The steps in golden.yaml, in order. Raises BadInput."""
-    return read_document(folder / "golden.yaml", Golden).steps
+    steps = read_document(folder / "golden.yaml", Golden).steps
+    return tuple(step for step in steps if not (step.without_gpu and gpu() is not None))
 
 
 def run_golden(step: GoldenStep, say: Callable[[str], None]) -> GoldenResult:

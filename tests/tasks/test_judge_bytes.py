@@ -81,6 +81,6 @@ def test_as_a_gate_the_same_evidence_only_has_to_be_right() -> None:
     assert judge(evidence(Rung.NUMERICS, *right(), moved(INC, 1), moved(CAN, 2)), CRITERIA).outcome is None
 
 
-def test_a_twin_or_a_branch_of_one_arm_alone_is_no_missing_observation() -> None:
-    alone = [block(INC, name, 0.0) for name in ("differing_elements", "line_share")]
+def test_a_twin_a_branch_or_whole_cycles_of_one_arm_alone_are_no_missing_observation() -> None:
+    alone = [block(INC, name, 0.0) for name in ("differing_elements", "line_share", "unique_bytes")]
     assert judge(evidence(Rung.NUMERICS, *right(), *alone), CRITERIA).outcome is None
