@@ -18,6 +18,7 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import FlowRun
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, "-P", "-c", "from flows.cli import main; main()"]
@@ -123,7 +124,8 @@ def serve(folder: Path) -> Iterator[Site]:
     try:
         start("server", "server", "start", "--host", "127.0.0.1", "--port", str(port))
         wait(lambda: _healthy(environment["PREFECT_API_URL"]))
-        with SyncPrefectClient(api=environment["PREFECT_API_URL"]) as client:
+        patient = temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 20})
+        with patient, SyncPrefectClient(api=environment["PREFECT_API_URL"]) as client:
             site = Site(folder, environment, client)
             applied = site.run("infra", "apply")
             assert applied.returncode == 0, applied.stderr
