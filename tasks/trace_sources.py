@@ -5,6 +5,7 @@ There inputs come before outputs, tensors and scalars alike, and nothing is chan
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.cpu_build import cpp_of
 from tasks.definition import Definition, Timing
 from tasks.hypothesis_file import load_hypothesis
 from tasks.problem import Problem
@@ -55,6 +56,8 @@ def candidates_of(problem: Problem) -> tuple[list[NamedCandidate], list[str]]:
             left_out.append(f"`{path.name}` is left out: `{asked.change.source_name}` is no Python source")
         elif problem.options_of(asked.change) != asked.change.launch:
             left_out.append(f"`{path.name}` is left out: it chooses the size of an axis, which is a constant there")
+        elif problem.definition.runs_on == "cpu" and cpp_of(asked.change.source) is not None:
+            left_out.append(f"`{path.name}` is left out: it needs a library that infra-agent compiles beside it")
         else:
             text = f"{asked.title}. A hypothesis, not a result: `infra-agent run` gives its verdict."
             found.append(NamedCandidate(name=path.stem, description=text, kernel=asked.change))

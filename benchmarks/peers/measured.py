@@ -46,7 +46,10 @@ class Answer(BaseModel):
 
 
 class Counts(BaseModel):
-    """Of one step of one production shape. `instructions` and `mufu` of all warps, as the code stands."""
+    """Of one step of one production shape. `instructions` and `mufu` of all warps, as the code stands.
+
+    `loops`: the code has a loop, whose instructions count once however often it runs.
+    """
 
     instructions: int
     mufu: int
@@ -57,6 +60,7 @@ class Counts(BaseModel):
     programs_per_sm: int
     launches: int
     torch_operations: int
+    loops: bool
 
 
 class Built(BaseModel):
@@ -123,6 +127,7 @@ def _counts(launches: tuple[Launch, ...], codes: dict[str, Code], operations: tu
         programs_per_sm=occupancy(largest.num_warps, code.registers, shared).programs,
         launches=len(launches) + len(operations),
         torch_operations=len(operations),
+        loops=any(codes[x.cubin].loops for x in launches),
     )
 
 

@@ -9,11 +9,12 @@ HEAD = """# KDA decode kernels beside those of FLA and SGLang
 Made by `benchmarks/kernel_peers.py` on {date}: {machine}; {versions}.
 
 All kernels are called through their own Python in the sandbox, compiled by the same Triton for the same production shapes,
-and run in the same interpreter on the same inputs. Instructions are those of all warps as the code stands: a loop over
-tokens, which runs once in a decode step, counts once, and so does code behind a branch. Counts say nothing of speed, and
-those of two architectures do not compare. Peers' Python may use torch operations; those that compute count as launches.
-SGLang's module is asked to believe that it is on an H200, with programmatic dependent launch off. `floor` is the bytes that a
-step must move; its time is an estimate from the vendor's bandwidth. GPU times: {times}.
+and run in the same interpreter on the same inputs. Instructions are those of all warps as the code stands: what is in a
+loop or behind a branch counts once. The loops of FLA and of SGLang's recurrent kernel are over tokens and run once in a decode
+step; SGLang's ReplaySSM goes over two tiles of K, and it and ours hold a flush that runs in one step of 16, so there totals do
+not compare. Counts say nothing of speed, and those of two architectures do not compare. Peers' Python may use torch operations;
+those that compute count as launches. SGLang's module is asked to believe that it is on an H200, with programmatic dependent
+launch off. `floor` is the bytes that a step must move; its time is an estimate from the vendor's bandwidth. GPU times: {times}.
 """
 
 
@@ -37,7 +38,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def _kernels(problem: Found, at: str) -> str:
     """Per kernel, at the largest production shape of one GPU, sm_90."""
-    head = ["kernel, sm_90", "version", "instructions per head and token", "MUFU", "registers", "spilled B",
+    head = ["kernel, sm_90", "version", "instructions per head and token", "loops", "MUFU", "registers", "spilled B",
             "programs per SM", "launches", "of which torch", "unique bytes / floor", "worst fp32 error"]  # fmt: skip
     rows = []
     for row in problem["rows"]:
@@ -50,9 +51,9 @@ def _kernels(problem: Found, at: str) -> str:
         errors = [e for name, e in checked["errors"].items() if not name.endswith("bf16/out")]
         worst = "not finite" if None in errors else f"{max(errors):.1e}" if errors else checked["fault"] or "-"
         rows.append([
-            row["name"], row["of"], f"{x['instructions'] / tokens:,.0f}", f"{x['mufu'] / tokens:.0f}", str(x["registers"]),
-            str(x["spill_bytes"]), str(x["programs_per_sm"]), str(x["launches"]), str(x["torch_operations"]),
-            _bytes(problem, checked, at), worst,
+            row["name"], row["of"], f"{x['instructions'] / tokens:,.0f}", "yes" if x["loops"] else "no",
+            f"{x['mufu'] / tokens:.0f}", str(x["registers"]), str(x["spill_bytes"]), str(x["programs_per_sm"]),
+            str(x["launches"]), str(x["torch_operations"]), _bytes(problem, checked, at), worst,
         ])  # fmt: skip
     return _table(head, rows)
 

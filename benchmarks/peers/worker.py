@@ -24,9 +24,8 @@ sys.path[:0] = ["/scripts", str(STAGE)]
 import numpy as np
 import torch
 import worker
+from offline import Binaries, OfflineDriver
 from torch.utils._python_dispatch import TorchDispatchMode
-from triton.backends.compiler import GPUTarget
-from triton.backends.driver import DriverBase
 from triton.runtime import driver, interpreter
 
 
@@ -50,12 +49,8 @@ class OnGpu(torch.Tensor):
         return torch.device("cuda", 0)
 
 
-class Recorder(DriverBase):
-    """Compiles for real and notes each launch; there is no GPU."""
-
-    def __init__(self, arch):
-        self.target, self.utils, self.launcher_cls = GPUTarget("cuda", arch, 32), self, self.launcher
-        self.launches, self.names = [], {}
+class Cubins(Binaries):
+    """Keeps a cubin and hands out its digest as the function handle."""
 
     def load_binary(self, name, cubin, shared, device):
         key = hashlib.sha256(cubin).hexdigest()
@@ -63,8 +58,14 @@ class Recorder(DriverBase):
         (STAGE / "cubins" / f"{key}.cubin").write_bytes(cubin)
         return key, key, 0, 0, 1024
 
-    def get_device_properties(self, device):
-        return {"max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32}
+
+class Recorder(OfflineDriver):
+    """Compiles for real and notes each launch; there is no GPU."""
+
+    def __init__(self, arch):
+        super().__init__(arch, Cubins())
+        self.launcher_cls = self.launcher
+        self.launches, self.names = [], {}
 
     def argument(self, kind, value):
         if not kind.startswith("*"):
@@ -88,37 +89,6 @@ class Recorder(DriverBase):
             })  # fmt: skip
 
         return launch
-
-    @classmethod
-    def is_active(cls):
-        return True
-
-    def get_current_target(self):
-        return self.target
-
-    def get_current_device(self):
-        return 0
-
-    def set_current_device(self, device):
-        return None
-
-    def get_current_stream(self, device=None):
-        return 0
-
-    def get_active_torch_device(self):
-        return torch.device("cpu")
-
-    def get_device_interface(self):
-        return torch.cpu
-
-    def map_python_to_cpp_type(self, ty):
-        return ty
-
-    def get_empty_cache_for_benchmark(self):
-        raise NotImplementedError("nothing is timed here")
-
-    def get_benchmarker(self):
-        raise NotImplementedError("nothing is timed here")
 
 
 def adapter():

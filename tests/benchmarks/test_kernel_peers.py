@@ -106,7 +106,7 @@ def test_the_floor_counts_a_state_both_ways_and_a_ring_half_full() -> None:
 def counts(instructions: int) -> dict[str, object]:
     return {
         "instructions": instructions, "mufu": 16384, "registers": 99, "spill_bytes": 0, "programs": 7, "warps": 28,
-        "programs_per_sm": 3, "launches": 2, "torch_operations": 1,
+        "programs_per_sm": 3, "launches": 2, "torch_operations": 1, "loops": True,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from flashinfer_bench.data import TraceSet, Workload
 
 from tasks.flashinfer_trace import export, notes, variants
 from tasks.folder import write_folder
-from tasks.problem import load_problem
+from tasks.problem import known_problems, load_problem
 
 # Runs solutions of a folder in the Triton interpreter with the package's own builder and inputs; prints an error each.
 RUN = """
@@ -120,3 +120,17 @@ def test_workloads_of_other_dtypes_or_a_null_scalar_are_other_definitions() -> N
     found = variants(load_problem("kda_decode"))
     assert [x.name for x in found["kda_decode__bfloat16__no_lower_bound"]] == ["unbounded_slow_decay_bf16"]
     assert all(x.activation == "float32" for x in found["kda_decode__float32"])
+
+
+@pytest.mark.parametrize("name", [x for x in known_problems() if x != "kda_decode"])
+def test_every_problem_of_the_repository_can_be_loaded(name: str, tmp_path: Path) -> None:
+    problem = load_problem(name)
+    found = export(problem)
+    write_folder(found.files, tmp_path / "dataset")
+    loaded = TraceSet.from_path(str(tmp_path / "dataset"))
+    assert set(loaded.definitions) == set(variants(problem))
+    for definition in loaded.definitions.values():
+        assert problem.definition.copies not in definition.inputs
+        assert {x.name.split("__")[-1] for x in loaded.solutions[definition.name]} >= {"incumbent", "reciprocal"}
+    if problem.definition.runs_on == "cpu":
+        assert any("`fused_cpp.yaml` is left out" in note for note in found.notes)
