@@ -99,7 +99,7 @@ def _variant(
             files[blob] = safetensors_of(tensors)
         lines.append(_line({"definition": name, "workload": _workload(problem, workload, uuid, blob, set(tensors))}))
     files[f"workloads/{kind}/{name}.jsonl"] = b"".join(lines)
-    for candidate in found:
+    for candidate in (x for x in found if x.fits(first)):
         solution = f"{name}__{candidate.name}"
         files[f"solutions/{kind}/{name}/{solution}.json"] = _json(_solution(problem, name, solution, candidate, first))
     return files

@@ -26,11 +26,12 @@ def make_inputs(problem: Problem) -> Inputs:
     request = {"workloads": [_request(problem, x) for x in workloads]}
     hint = "check the problem's reference.py"
     with staged({"reference.py": problem.reference}, request) as stage:
-        ending = stage.run("inputs.py", problem.criteria.values.limits)
+        limits = problem.criteria.values.limits
+        ending = stage.run("inputs.py", limits)
         if ending.kind != "ok":
             raise Broken(f"the reference of `{problem.name}` makes no inputs: {ending.reason}", hint)
         try:
-            with np.load(io.BytesIO(stage.read("inputs.npz")), allow_pickle=False) as stored:
+            with np.load(io.BytesIO(stage.read("inputs.npz", limits.file_bytes)), allow_pickle=False) as stored:
                 return {x.name: _tensors(problem, x, stored) for x in workloads}
         except (UntrustedResult, ValueError, KeyError) as error:
             raise Broken(f"the reference of `{problem.name}` makes no inputs: {error}", hint) from error

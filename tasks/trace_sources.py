@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from tasks.cpu_build import cpp_of
 from tasks.definition import Definition, Timing
 from tasks.hypothesis_file import load_hypothesis
-from tasks.problem import Problem
+from tasks.problem import CACHE, Problem
 from tasks.records import KernelCandidate, KernelTarget
 
 REFERENCE = """{source}
@@ -35,6 +35,10 @@ class NamedCandidate(BaseModel):
     description: str
     kernel: KernelCandidate
 
+    def fits(self, workload: Timing) -> bool:
+        """Whether it takes the dtype of the workload's cache; one that chooses none takes any."""
+        return self.kernel.launch.get(CACHE, workload.cache) == workload.cache
+
 
 def inputs_of(definition: Definition) -> list[str]:
     """The inputs that `run` takes."""
@@ -54,7 +58,7 @@ def candidates_of(problem: Problem) -> tuple[list[NamedCandidate], list[str]]:
             left_out.append(f"`{path.name}` is left out: it changes no kernel")
         elif not asked.change.source_name.endswith(".py"):
             left_out.append(f"`{path.name}` is left out: `{asked.change.source_name}` is no Python source")
-        elif problem.options_of(asked.change) != asked.change.launch:
+        elif set(asked.change.launch) - set(problem.options_of(asked.change)) - {CACHE}:
             left_out.append(f"`{path.name}` is left out: it chooses the size of an axis, which is a constant there")
         elif problem.definition.runs_on == "cpu" and cpp_of(asked.change.source) is not None:
             left_out.append(f"`{path.name}` is left out: it needs a library that infra-agent compiles beside it")
@@ -86,7 +90,7 @@ def solution_sources(problem: Problem, candidate: KernelCandidate, workload: Tim
     after = [f"{name}_after" for name in changed]
     inputs = [f"{name}_after" if name in changed else name for name in inputs_of(definition)]
     passed = [name if name in given else "None" for name in scalars]
-    options = [f"{name}={value!r}" for name, value in sorted(candidate.launch.items())]
+    options = [f"{name}={value!r}" for name, value in sorted(problem.options_of(candidate).items())]
     main = SOLUTION.format(
         parameters=", ".join([*given, *definition.outputs, *after]),
         copies="".join(f"    {name}_after.copy_({name})\n" for name in changed),

@@ -131,6 +131,9 @@ def test_every_problem_of_the_repository_can_be_loaded(name: str, tmp_path: Path
     assert set(loaded.definitions) == set(variants(problem))
     for definition in loaded.definitions.values():
         assert problem.definition.copies not in definition.inputs
-        assert {x.name.split("__")[-1] for x in loaded.solutions[definition.name]} >= {"incumbent", "reciprocal"}
+        solutions = {x.name.split("__")[-1] for x in loaded.solutions[definition.name]}
+        assert "incumbent" in solutions
+        if name == "cache_quant":  # a candidate that chooses the dtype of a cache stands where it is chosen
+            assert ("int8_state" in solutions) == definition.name.endswith("int8")
     if problem.definition.runs_on == "cpu":
         assert any("`fused_cpp.yaml` is left out" in note for note in found.notes)
