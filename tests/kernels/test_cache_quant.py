@@ -11,10 +11,9 @@ from serving.errors import BadInput
 from tasks.build import build_kernel
 from tasks.decide import judge
 from tasks.hypothesis_file import load_hypothesis
-from tasks.judgement import Judgement
 from tasks.numerics import measure_numerics
 from tasks.problem import KERNELS, Problem, load_problem
-from tasks.records import Arm, KernelCandidate, Outcome, Question, digest
+from tasks.records import Arm, Evidence, KernelCandidate, Outcome, Question, digest
 
 FOLDER = KERNELS / "cache_quant"
 ALONE = (Arm.CANDIDATE,)
@@ -76,7 +75,7 @@ def drift(reference: ModuleType, cache: str, inputs: Any) -> dict[str, float]:
 
 def test_fewer_bits_drift_further_and_slow_decay_shows_it(reference: ModuleType) -> None:
     slow = [drift(reference, cache, SLOW)["state"] for cache in FORMATS]
-    fast = [drift(reference, cache, {})["state"] for cache in FORMATS]
+    fast = [drift(reference, cache, {"A_log": {"std": 0.0}})["state"] for cache in FORMATS]
     assert slow == sorted(slow)
     assert slow[1] > 3 * slow[0]
     assert all(a > 4 * b for a, b in zip(slow, fast, strict=True))
@@ -97,13 +96,13 @@ def test_writing_the_state_back_less_often_drifts_less(reference: ModuleType) ->
     assert flush < 0.6 * each
 
 
-def verdict(problem: Problem, source: str, cache: str) -> Judgement:
+def measure(problem: Problem, source: str, cache: str) -> Evidence:
     candidate = KernelCandidate(
         source_name=f"{source}.py", source=(FOLDER / f"{source}.py").read_text(), launch={"cache": cache}
     )
     build = build_kernel(problem, candidate, digest([source, cache]), arms=ALONE)
     assert build.failure is None
-    return judge(measure_numerics(problem, candidate, build, arms=ALONE), problem.criteria, Question.SAME_RESULTS)
+    return measure_numerics(problem, candidate, build, arms=ALONE)
 
 
 @pytest.fixture
@@ -113,7 +112,7 @@ def slow(some_checks: Callable[..., Problem], shared_builds: object) -> Problem:
 
 @pytest.mark.parametrize("cache", FORMATS)
 def test_a_format_is_judged_by_its_drift_though_its_kernel_is_right(slow: Problem, cache: str) -> None:
-    found = verdict(slow, "incumbent", cache)
+    found = judge(measure(slow, "incumbent", cache), slow.criteria, Question.SAME_RESULTS)
     if cache == "bfloat16":
         assert found.outcome is Outcome.PASSED
         return
@@ -127,10 +126,12 @@ def test_codes_that_are_cut_off_instead_of_rounded_are_wrong(
     some_checks: Callable[..., Problem], shared_builds: object
 ) -> None:
     problem = some_checks("cache_quant", ("slowest_decay_int8", "tp8_bf16"), ("tp8_b1",))
-    found = verdict(problem, "truncates", "int8")
-    assert found.outcome is Outcome.REJECTED
-    assert found.criterion is not None
-    assert found.criterion.key == "numerics.coded_max_rel_error"
+    evidence = measure(problem, "truncates", "int8")
+    assert judge(evidence, problem.criteria, Question.SAME_RESULTS).outcome is Outcome.REJECTED
+    codes = {
+        b.workload: b.value or 0.0 for b in evidence.blocks if (b.observable, b.part) == ("state_rel_error", "int8")
+    }
+    assert codes["slowest_decay_int8"] > problem.criteria.limit("numerics.coded_max_rel_error")
 
 
 def test_an_arm_chooses_the_dtype_of_the_cache_and_no_other() -> None:
