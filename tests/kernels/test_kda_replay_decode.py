@@ -12,9 +12,13 @@ import torch
 import yaml
 
 from serving.errors import BadInput
+from tasks.compiled import compile_arm
+from tasks.definition import Check
 from tasks.hypothesis_file import load_hypothesis
 from tasks.interpreted import interpret, make_expected
 from tasks.problem import KERNELS, Problem, load_problem
+from tasks.records import KernelCandidate
+from tasks.toolchain import environment
 
 FOLDER = KERNELS / "kda_replay_decode"
 AXES = {"B": 2, "H": 3, "K": 8, "V": 4, "slots": 5, "L": 4, "pair": 2}
@@ -174,22 +178,33 @@ def test_each_hypothesis_names_a_source_that_exists(path: Path) -> None:
     assert written["target"]["problem"] == "kda_replay_decode"
 
 
+def small(problem: Problem, checks: tuple[Check, ...]) -> Problem:
+    workloads = problem.workloads.model_copy(update={"checks": checks, "timings": problem.workloads.timings[:1]})
+    return problem.model_copy(update={"workloads": workloads})
+
+
+def interpreted(problem: Problem, candidate: KernelCandidate, inputs: bytes) -> dict[str, Any]:
+    compiled = compile_arm(problem, candidate, environment(90))
+    assert compiled.failure is None
+    assert compiled.recording is not None
+    found = interpret(problem, compiled.recording, inputs)
+    assert found.fault is None
+    return found.arrays
+
+
 @pytest.mark.usefixtures("sandbox")
 def test_with_a_ring_of_one_the_incumbents_of_both_problems_are_equal_bit_for_bit(problem: Problem) -> None:
     """In the interpreter; on hardware: not run."""
     names = ("default_fp32", "default_bf16", "slow_decay_fp32")
     decode = load_problem("kda_decode")
-    kept = tuple(x.model_copy(update={"twins": ()}) for x in decode.workloads.checks if x.name in names)
-    decode = decode.model_copy(update={"workloads": decode.workloads.model_copy(update={"checks": kept})})
-    one = problem.incumbent.model_copy(update={"launch": {"L": 1, "num_warps": 1}})
-    short = problem.model_copy(update={"workloads": problem.workloads.model_copy(update={"checks": kept})}).tuned(one)
+    checks = tuple(x.model_copy(update={"twins": ()}) for x in decode.workloads.checks if x.name in names)
+    decode, one = small(decode, checks), problem.incumbent.model_copy(update={"launch": {"L": 1, "num_warps": 1}})
+    short = small(problem, checks).tuned(one)
     expected = make_expected(short, 11)
     inputs = io.BytesIO()
     np.savez(inputs, **{n: x for n, x in expected.first.items() if n.split("/")[1] in decode.definition.inputs})
-    ours = interpret(short, one, expected.inputs)
-    theirs = interpret(decode, decode.incumbent, inputs.getvalue())
-    assert ours.fault is None
-    assert theirs.fault is None
+    ours = interpreted(short, one, expected.inputs)
+    theirs = interpreted(decode, decode.incumbent, inputs.getvalue())
     for name in names:
         for result in ("out", "state"):
-            assert ours.arrays[f"{name}/{result}"].tobytes() == theirs.arrays[f"{name}/{result}"].tobytes()
+            assert ours[f"{name}/{result}"].tobytes() == theirs[f"{name}/{result}"].tobytes()
