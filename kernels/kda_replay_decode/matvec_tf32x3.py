@@ -1,0 +1,89 @@
+"""Plain steps read checkpoint and ring with q and k; a flush replays the ring with three TF32 products. Tiles of 64 rows.
+
+As in matvec.py, with the products of tf32x3.py. What the tensor cores leave of the registers lets a tile have twice the rows.
+"""
+
+import triton
+import triton.language as tl
+
+EPS = tl.constexpr(1e-6)
+
+
+@triton.jit
+def kda_replay_decode(
+    q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out,
+    scale, lower_bound, K: tl.constexpr, V: tl.constexpr, L: tl.constexpr, LP: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
+    """One token of one head, BV rows of its state. Grid (V/BV, H, B). LP is L padded to the 16 that a dot needs."""
+    head = tl.program_id(1)
+    request = tl.program_id(2)
+    heads = tl.num_programs(1)
+    row = request * heads + head
+    cols = tl.arange(0, K)
+    rows = tl.program_id(0) * BV + tl.arange(0, BV)
+
+    query = tl.load(q + row * K + cols).to(tl.float32)
+    key = tl.load(k + row * K + cols).to(tl.float32)
+    query = query / tl.sqrt(tl.sum(query * query, axis=0) + EPS) * scale
+    key = key / tl.sqrt(tl.sum(key * key, axis=0) + EPS)
+    raw = tl.load(a + row * K + cols).to(tl.float32) + tl.load(dt_bias + head * K + cols)
+    rate = tl.exp(tl.load(A_log + head))
+    if lower_bound is None:
+        gate = -rate * (tl.maximum(raw, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(raw))))
+    else:
+        gate = lower_bound / (1.0 + tl.exp(-rate * raw))
+    beta = 1.0 / (1.0 + tl.exp(-tl.load(b + row).to(tl.float32)))
+    value = tl.load(v + row * V + rows).to(tl.float32)
+
+    # 64-bit: slots * H * V * K passes 2^31 at 2048 slots of 64 heads.
+    entry = tl.load(state_index + request).to(tl.int64) * heads + head
+    position = tl.load(write_pos + request)
+    tile = state + entry * (V * K) + rows[:, None] * K + cols[None, :]
+    memory = tl.load(tile)
+    flushes = (position == L - 1) | (tl.load(force_flush + request) != 0)
+    decay = tl.exp(gate)
+    if L > 1:
+        at = tl.arange(0, LP)
+        valid = at < position
+        ring = (entry * L + at[:, None]) * K + cols[None, :]
+        gates = tl.load(ring_g + ring, mask=valid[:, None], other=0.0)
+        keys = tl.load(ring_k + ring, mask=valid[:, None], other=0.0)
+        updates = tl.load(ring_d + (entry * L + at[None, :]) * V + rows[:, None], mask=valid[None, :], other=0.0)
+        later = tl.cumsum(gates, axis=0, reverse=True) - gates
+        aged = tl.exp(later) * keys * decay[None, :]
+        memory = memory * (tl.exp(tl.sum(gates, axis=0)) * decay)[None, :]
+        seen = tl.sum(memory * key[None, :], axis=1) + tl.sum(
+            updates * tl.sum(aged * key[None, :], axis=1)[None, :], axis=1
+        )
+        read = tl.sum(memory * query[None, :], axis=1)
+        read += tl.sum(updates * tl.sum(aged * query[None, :], axis=1)[None, :], axis=1)
+    else:
+        memory = memory * decay[None, :]
+        seen = tl.sum(memory * key[None, :], axis=1)
+        read = tl.sum(memory * query[None, :], axis=1)
+    update = beta * (value - seen)
+    tl.store(out + row * V + rows, (read + update * tl.sum(key * query, axis=0)).to(out.dtype.element_ty))
+    if flushes:
+        if L > 1:
+            memory = tl.dot(updates, aged, acc=memory, input_precision="tf32x3")
+        tl.store(tile, memory + update[:, None] * key[None, :])
+    else:
+        newest = entry * L + position
+        tl.store(ring_d + newest * V + rows, update)
+        if tl.program_id(0) == 0:
+            tl.store(ring_k + newest * K + cols, key)
+            tl.store(ring_g + newest * K + cols, gate)
+
+
+def run(
+    q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out, scale,
+    lower_bound, *, BV=64, num_warps=4, num_stages=3,
+):  # fmt: skip
+    """Shapes and dtypes: definition.yaml. Writes `out`, and updates states and rings in place."""
+    requests, heads, K = q.shape
+    V, L = v.shape[-1], ring_d.shape[2]
+    kda_replay_decode[(V // BV, heads, requests)](
+        q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out,
+        scale, lower_bound, K=K, V=V, L=L, LP=max(16, triton.next_power_of_2(L)), BV=BV,
+        num_warps=num_warps, num_stages=num_stages,
+    )  # fmt: skip
