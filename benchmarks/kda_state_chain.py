@@ -22,6 +22,7 @@ from tasks.toolchain import environment
 from tasks.twins import assumed_name
 
 CHUNK, SEED = 64, 2026
+MOST_TOKENS = 65536  # of one process: 128 KB of inputs for each chunk
 UPSTREAM_LIMIT = 8e-3  # relative RMSE that the test of flash-linear-attention allowed
 # Means of decay and of beta: half of the largest decay, and of the largest beta.
 REGIMES = {
@@ -53,8 +54,11 @@ def main() -> None:
     found: dict[Key, list[float]] = {key: [] for key in keys}
     for arm, kinds in ARMS.items():
         for tokens in chosen.tokens:
-            for key, errors in errors_of(problem, arm, kinds, [key for key in keys if key[1] == tokens]).items():
-                found[key] += errors
+            here = [key for key in keys if key[1] == tokens]
+            batch = max(1, MOST_TOKENS // tokens)
+            for group in (here[i : i + batch] for i in range(0, len(here), batch)):
+                for key, errors in errors_of(problem, arm, kinds, group).items():
+                    found[key] += errors
             print(f"{arm} at {tokens} tokens: done", file=sys.stderr, flush=True)
     lines = [HEAD]
     for (name, tokens, ranks), errors in found.items():

@@ -8,10 +8,11 @@ from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outco
 ERROR, IEEE = "_rel_error", "_ieee_rel_error"
 FIXED, RATIO = "numerics.fp32_max_rel_error", "numerics.max_ratio_to_ieee_fp32"
 ROUNDED, CODED = "numerics.bf16_max_rel_error", "numerics.coded_max_rel_error"
+DRIFT = "numerics.drift_max_rel_error"
 # By the end of the observable: what is limited by another criterion than the dtype's.
 SPECIAL = {
     "_toward_zero_rel_error": "numerics.toward_zero_max_rel_error",
-    "_drift_rel_error": "numerics.drift_max_rel_error",
+    "_drift_rel_error": DRIFT,
 }
 COUNTED = {
     "changed_untouched_slots": "numerics.max_changed_untouched_slots",
@@ -118,10 +119,17 @@ def _describe(miss: Miss) -> str:
 
 
 def _finding(evidence: Evidence, miss: Miss) -> Finding:
+    drifts = miss.key == DRIFT  # of a dtype, in which the arms may differ
     same = miss.block.model_copy(update={"arm": Arm.INCUMBENT})
-    before = next((b.value for b in evidence.blocks if _place(b) == _place(same)), None)
+    arms = [b for b in evidence.blocks if b.arm is Arm.INCUMBENT]
+    ours = [b.model_copy(update={"part": miss.block.part}) if drifts else b for b in arms]
+    before = next((b.value for b in ours if _place(b) == _place(same)), None)
     after = miss.block.value
     wrong = after is None or after > miss.limit
+    why = "the change alters the maths under this input condition"
+    if drifts:
+        why = f"`{miss.block.part}` itself loses this, whatever kernel computes it"
+    ask = "compare each operation with fp64 alone in this regime, to see which one alters the maths"
     return Finding(
         locus=Locus(kind=LocusKind.INPUT_CONDITION, name=miss.block.workload),
         observable=miss.block.observable,
@@ -130,10 +138,6 @@ def _finding(evidence: Evidence, miss: Miss) -> Finding:
         candidate=after,
         delta=None if before is None or after is None else after - before,
         status="unknown" if after is None and before is None else "measured",
-        implies=f"above the limit of {miss.limit:.2g}: the change alters the maths under this input condition"
-        if wrong
-        else f"within the limit of {miss.limit:.2g}",
-        next_test="compare each operation with fp64 alone in this regime, to see which one alters the maths"
-        if wrong
-        else None,
+        implies=f"above the limit of {miss.limit:.2g}: {why}" if wrong else f"within the limit of {miss.limit:.2g}",
+        next_test=("keep more bits, or write back less often" if drifts else ask) if wrong else None,
     )

@@ -76,7 +76,7 @@ def merge(local_state, local_M, state, ranks, K: tl.constexpr, V: tl.constexpr, 
     tl.store(state + head * (K * V) + wide, x)
 
 
-def run(M, B, state, ranks, *, BV=32, num_warps=4, num_stages=2):
+def run(M, B, state, ranks, *, BV=32, num_warps=8, num_stages=3):
     """Shapes and dtypes: definition.yaml. Writes `state`; `ranks` divides the number of chunks."""
     heads, chunks, K, V = B.shape
     tiles = V // BV if ranks == 1 else (V + K) // BV
