@@ -2,7 +2,7 @@
 
 trap: [S8]
 rung: numerics
-reason: 'wrong results in 1 of 2 regimes .slow_decay_fp32.'
+reason: 'wrong results in [12] of 2 regimes .slow_decay_fp32'
 checks: [slow_decay_fp32, tp8_bf16]
 base: incumbent
 edits:
