@@ -9,6 +9,7 @@ from tasks.compiled import Compiled, compile_arm
 from tasks.cpu_build import build_cpu_kernel
 from tasks.problem import Problem
 from tasks.records import Arm, Build, Environment, KernelCandidate, digest
+from tasks.sass import text_sha256
 from tasks.toolchain import environment
 
 BOTH = (Arm.INCUMBENT, Arm.CANDIDATE)
@@ -84,5 +85,15 @@ def built_arms(problem: Problem, candidate: KernelCandidate, build: Build, arms:
 
 
 def artifact_digest(compiled: Compiled) -> str:
-    """Digest of the launches and cubins of every workload."""
-    return digest({name: [x.model_dump(mode="json") for x in found] for name, found in compiled.workloads.items()})
+    """Digest of the launches of every workload, with the machine code of each.
+
+    Code is named by its `.text`: the rest of a cubin, such as debug sections, is not the same in every compilation.
+    """
+    codes = {x.cubin: x for found in compiled.workloads.values() for x in found}
+    text = {cubin: text_sha256(compiled.cubin(x)) for cubin, x in codes.items()}
+    return digest(
+        {
+            name: [{**x.model_dump(mode="json"), "cubin": text[x.cubin]} for x in found]
+            for name, found in compiled.workloads.items()
+        }
+    )

@@ -123,7 +123,7 @@ DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
     "fails in a later call": (around("assert not CALLS\n{ALL}\nCALLS.append(1)", "CALLS = []\n"), "AssertionError"),
     "has Python in its kernel": (
         other_kernel("    tl.store(tile, memory)", "    open('/stage/request.json')\n    tl.store(tile, memory)"),
-        "`kda_decode` uses `open`, which no kernel needs (line 44)",
+        "`kda_decode` uses `open`, which no kernel needs (line 47)",
     ),
     "has Python behind a module in its kernel": (
         other_kernel("    tl.store(tile, memory)", "    tl.core.os.abort()\n    tl.store(tile, memory)"),
@@ -135,7 +135,7 @@ DO_NOT_COMPILE: dict[str, tuple[str, str]] = {
     ),
     "reads numpy in its kernel": (
         other_kernel("    tl.store(tile, memory)", "    if BV == 33:\n        rows.handle.tofile('x')"),
-        "the attribute `tofile`, which no kernel needs",
+        "the attribute `handle`, which no kernel needs",
     ),
     "has a kernel within the text of a kernel": (
         other_kernel(
