@@ -117,7 +117,7 @@ def test_the_report_counts_and_lists_what_went_wrong() -> None:
 
 def test_golden_experiments_name_hypotheses_that_exist_and_some_are_quick() -> None:
     steps = load_golden(CANDIDATES)
-    assert {step.outcome for step in steps} == {Outcome.PASSED, Outcome.REJECTED}
+    assert {step.outcome for step in steps} >= {Outcome.PASSED, Outcome.REJECTED}
     assert any(step.quick for step in steps)
     for step in steps:
         assert (CANDIDATES.parents[1] / step.hypothesis).is_file()
