@@ -20,7 +20,7 @@ ALONE = (Arm.CANDIDATE,)
 SPLITS = (1, 2, 4, 8)
 REGIMES = ("strong_decay", "slow_decay", "slow_decay_small_beta", "slowest_decay")
 GROWTH = ("strong_decay_1k_cp8", "strong_decay_8k_cp8", "slowest_decay_1k_cp8", "slowest_decay_8k_cp8")
-SHORT = tuple(f"slowest_decay_1k_cp{ranks}" for ranks in SPLITS[:3])
+OTHERS = ("slowest_decay_8k_cp1", *(f"slowest_decay_1k_cp{ranks}" for ranks in SPLITS[:3]))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def errors(evidence: Evidence) -> dict[str, float | None]:
 
 @pytest.fixture
 def growing(some_checks: Callable[..., Problem], shared_builds: object) -> Problem:
-    return some_checks("kda_state_chain", (*GROWTH, *SHORT), ("tp8_8k_cp8",))
+    return some_checks("kda_state_chain", (*GROWTH, *OTHERS), ("tp8_8k_cp8",))
 
 
 def judged(problem: Problem, evidence: Evidence) -> Judgement:
@@ -114,7 +114,7 @@ def test_plain_tf32_is_wrong_at_every_split_and_grows_with_length_only_where_dec
     evidence = measure(growing, "tf32")
     verdict = judged(growing, evidence)
     assert verdict.outcome is Outcome.REJECTED
-    assert {finding.locus.name for finding in verdict.findings} == {*GROWTH, *SHORT}
+    assert {finding.locus.name for finding in verdict.findings} == {*GROWTH, *OTHERS}
     strong, strong_long, slow, slow_long = (errors(evidence)[name] or 0.0 for name in GROWTH)
     assert slow_long > 4 * slow
     assert strong_long < 1.5 * strong
