@@ -34,7 +34,9 @@ class Interpreter:
             setattr(self.builder, f"create_{name}", self.noting_the_lack(name))
         for name, function in inspect.getmembers(libdevice, callable):
             if getattr(function, "__module__", None) == libdevice.__name__:
-                setattr(libdevice, name, self.noting_the_lack(f"libdevice.{name}"))
+                lack = self.noting_the_lack(f"libdevice.{name}")
+                lack.__module__ = libdevice.__name__  # it is still of the language
+                setattr(libdevice, name, lack)
 
     def noting_the_lack(self, name):
         """Of the interpreter, which has no such operation: no fault of a candidate whose kernel compiles."""

@@ -159,7 +159,7 @@ def current(module, name):
     """What a module has under a name when it is called: the interpreter replaces Triton's functions during a launch."""
     home = importlib.import_module(module)
     # In `triton.language` itself: that is where the interpreter replaces it.
-    home = tl if hasattr(tl, name) else home
+    home = tl if hasattr(tl, name) and ".extra." not in module else home
     return lambda *args, **kwargs: getattr(home, name)(*args, **kwargs)
 
 
