@@ -84,7 +84,8 @@ def times_us(problem: Problem, ours: Built, theirs: Built) -> dict[str, float] |
     """Median GPU time per production shape, each peer beside the incumbent; None without a GPU. Not yet run on one."""
     if gpu() is None or ours.compiled is None or theirs.compiled is None:
         return None
-    samples = replay(problem, {Arm.INCUMBENT: ours.compiled, Arm.CANDIDATE: theirs.compiled}, SEED).samples
+    compiled = {Arm.INCUMBENT: ours.compiled, Arm.CANDIDATE: theirs.compiled}
+    samples = replay(dict.fromkeys(compiled, problem), compiled, SEED).samples
     return {
         w.name: median(x.time_us for x in samples if (x.workload, x.arm) == (w.name, Arm.CANDIDATE))
         for w in problem.workloads.timings

@@ -85,17 +85,7 @@ class ArmResult:
 
 def make_expected(problem: Problem, seed: int) -> Expected:
     """Inputs and exact results of every check, computed in a process of their own. Raises Broken."""
-    checks = [
-        {
-            **x.model_dump(mode="json", exclude_none=True),
-            "axes": problem.axes_of(x),
-            "scalars": problem.scalars_of(x) | ({"cache": x.cache} if x.cache else {}),
-            "results": [result.model_dump(mode="json") for result in problem.results_of(x)],
-            "copies": problem.definition.copies,
-            "seed": _check_seed(seed, x),
-        }
-        for x in problem.workloads.checks
-    ]
+    checks = [{**problem.for_reference(x), "seed": _check_seed(seed, x)} for x in problem.workloads.checks]
     request = {"checks": checks}
     hint = "check the problem's reference.py; no candidate has run yet"
     limits = problem.criteria.values.limits

@@ -13,12 +13,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from pydantic import ValidationError
 
 from serving.errors import Broken
 from tasks.build import BOTH, built_arms
 from tasks.compiled import Compiled
+from tasks.definition import Timing
 from tasks.judge_numerics import limit_key
 from tasks.numerics import seed_of
 from tasks.problem import Problem
@@ -76,7 +78,8 @@ def measure_microbench(
         if gate is None:
             raise Broken("a timing without its numerics evidence was asked for", "run the numerics rung first")
         compiled = built_arms(problem, candidate, build, arms)
-        replayed = replay(problem, compiled, seed)
+        sources = {Arm.INCUMBENT: problem.incumbent, Arm.CANDIDATE: candidate}
+        replayed = replay({arm: problem.tuned(sources[arm]) for arm in arms}, compiled, seed)
     return Evidence(
         subject=build.hypothesis_id,
         rung=Rung.MICROBENCH,
@@ -93,37 +96,10 @@ def measure_microbench(
     )
 
 
-def replay(problem: Problem, compiled: dict[Arm, Compiled], seed: int) -> Replayed:
-    rng = random.Random(seed)
-    nonce = digest([seed, time.time_ns()])
-    request = {
-        "nonce": nonce,
-        "seed": seed,
-        "flush_bytes": FLUSH_BYTES,
-        "reference": problem.reference,
-        "workloads": [
-            {
-                **w.model_dump(mode="json"),
-                "axes": problem.axes_of(w),
-                "steps": problem.cycle_of(w),
-                "scalars": problem.scalars_of(w),
-                "results": [result.model_dump(mode="json") for result in problem.results_of(w)],
-                "arguments": problem.arguments_of(w),
-                "orders": [rng.sample(list(compiled), len(compiled)) for _ in range(PAIRS)],
-            }
-            for w in problem.workloads.timings
-        ],
-        "arms": {
-            arm: {
-                "cubins": str(x.folder / "cubins"),
-                "launches": {
-                    w.name: [launch.model_dump(mode="json") for launch in x.workloads[w.name]]
-                    for w in problem.workloads.timings
-                },
-            }
-            for arm, x in compiled.items()
-        },
-    }
+def replay(asked: dict[Arm, Problem], compiled: dict[Arm, Compiled], seed: int) -> Replayed:
+    """Time all arms on the GPU, each on the sizes that it asked for. Raises Broken."""
+    request = request_of(asked, compiled, seed)
+    nonce = request["nonce"]
     with TemporaryDirectory(prefix="infra-agent-") as folder:
         Path(folder, "request.json").write_text(json.dumps(request))
         try:
@@ -146,6 +122,38 @@ def replay(problem: Problem, compiled: dict[Arm, Compiled], seed: int) -> Replay
             f"the incumbent or the timing process failed on the GPU: {result.fault}", "run the incumbent alone"
         )
     return result
+
+
+def request_of(asked: dict[Arm, Problem], compiled: dict[Arm, Compiled], seed: int) -> dict[str, Any]:
+    """What the timing process needs, as JSON. An arm may have sizes of its own, such as the length of a ring."""
+    rng = random.Random(seed)
+    shared = next(iter(asked.values()))
+    return {
+        "nonce": digest([seed, time.time_ns()]),
+        "seed": seed,
+        "flush_bytes": FLUSH_BYTES,
+        "reference": shared.reference,
+        "orders": {
+            w.name: [rng.sample(list(asked), len(asked)) for _ in range(PAIRS)] for w in shared.workloads.timings
+        },
+        "arms": {
+            arm: {
+                "cubins": str(compiled[arm].folder / "cubins"),
+                "workloads": {w.name: _workload(problem, w, compiled[arm]) for w in problem.workloads.timings},
+            }
+            for arm, problem in asked.items()
+        },
+    }
+
+
+def _workload(problem: Problem, workload: Timing, compiled: Compiled) -> dict[str, Any]:
+    return {
+        **problem.for_reference(workload),
+        "inputs": {},
+        "steps": problem.cycle_of(workload),
+        "arguments": problem.arguments_of(workload),
+        "launches": [launch.model_dump(mode="json") for launch in compiled.workloads[workload.name]],
+    }
 
 
 def _blocks(replayed: Replayed) -> tuple[Block, ...]:

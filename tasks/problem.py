@@ -98,6 +98,20 @@ class Problem(BaseModel):
     def scalars_of(self, workload: Timing) -> dict[str, Number | None]:
         return {name: workload.scalars.get(name, x.value) for name, x in self.definition.scalars.items()}
 
+    def for_reference(self, workload: Timing) -> dict[str, Any]:
+        """What reference.py needs to know of a workload, as JSON. Among its scalars is the dtype of the cache."""
+        return {
+            **workload.model_dump(mode="json", exclude_none=True),
+            "axes": self.axes_of(workload),
+            "scalars": self.reference_scalars(workload),
+            "results": [result.model_dump(mode="json") for result in self.results_of(workload)],
+            "copies": self.definition.copies,
+        }
+
+    def reference_scalars(self, workload: Timing) -> dict[str, Number | str | None]:
+        """The scalars of `run`, and the dtype of the cache, which `run` sees by its tensors."""
+        return {**self.scalars_of(workload), **({CACHE: workload.cache} if workload.cache else {})}
+
     def shape_of(self, tensor: Tensor, workload: Timing) -> tuple[int, ...]:
         sizes = self.axes_of(workload)
         return tuple(sizes[axis] for axis in tensor.shape)

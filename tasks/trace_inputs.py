@@ -56,7 +56,7 @@ def _request(problem: Problem, workload: Timing) -> dict[str, Any]:
         kept |= {x.shape[0] for x in inputs.values() if x.slots is not None}
         axes |= {name: 1 for name in workload.axes if name not in kept}
     names = _names(problem, workload)
-    return {**described, "axes": axes, "scalars": problem.scalars_of(workload), "seed": SEED, "names": names}
+    return {**described, "axes": axes, "scalars": problem.reference_scalars(workload), "seed": SEED, "names": names}
 
 
 def _tensors(problem: Problem, workload: Timing, stored: Any) -> dict[str, torch.Tensor]:

@@ -70,15 +70,18 @@ def candidates_of(problem: Problem) -> tuple[list[NamedCandidate], list[str]]:
 
 def reference_source(problem: Problem, workload: Timing) -> str:
     """reference.py with a `run` that returns every output, then every tensor that is changed in place."""
-    definition, scalars = problem.definition, problem.scalars_of(workload)
-    given = [*inputs_of(definition), *(name for name, value in scalars.items() if value is not None)]
+    definition, scalars = problem.definition, problem.reference_scalars(workload)
+    given = [
+        *inputs_of(definition),
+        *(name for name, value in problem.scalars_of(workload).items() if value is not None),
+    ]
     results = [*definition.outputs, *_in_place(problem)]
     dtypes = {name: problem.dtype_of(definition.tensors[name], workload) for name in results}
     return REFERENCE.format(
         source=problem.reference,
         parameters=", ".join(given),
         tensors=", ".join(f'"{name}": {name}' for name in inputs_of(definition)),
-        scalars=", ".join(f'"{name}": {name if name in given else None}' for name in scalars),
+        scalars=", ".join(f'"{name}": {name if name in given else repr(x)}' for name, x in scalars.items()),
         results=", ".join(f'found["{name}"].to(torch.{dtype})' for name, dtype in dtypes.items()),
     )
 

@@ -84,12 +84,14 @@ def text_sha256(cubin):
 
 
 class Cycle:
-    """All launches of one arm for the steps of one cycle, ready to go. `tensors`: those of each step, by name."""
+    """All launches of one arm for the steps of one cycle, ready to go. `tensors`: those of each step, by name; `first`:
+    what they hold before the cycle; `exact`: right results after it."""
 
-    def __init__(self, driver, arm, workload, tensors):
-        self.driver, self.tensors, self.scratch, self.launches = driver, tensors, {}, []
-        for step in tensors:
-            for launch in arm["launches"][workload["name"]]:
+    def __init__(self, driver, arm, workload, request, reference):
+        self.driver, self.scratch, self.launches = driver, {}, []
+        self.tensors, self.first, self.exact = prepare(request, reference, workload)
+        for step in self.tensors:
+            for launch in workload["launches"]:
                 self.launches.append(self.prepared(arm, launch, step))
 
     def prepared(self, arm, launch, tensors):
@@ -108,11 +110,11 @@ class Cycle:
             self.driver.call("cuLaunchKernel", function, *grid, threads, 1, 1, shared, stream, pointers, None)
 
 
-def timed_us(cycle, first, flush):
+def timed_us(cycle, flush):
     """Microseconds per step of a whole cycle. The flush keeps the queue full, so no launch gap before it is timed."""
     for tensors in cycle.tensors:
-        for name in tensors.keys() & first.keys():
-            tensors[name].copy_(first[name])
+        for name in tensors.keys() & cycle.first.keys():
+            tensors[name].copy_(cycle.first[name])
     for memory in cycle.scratch.values():  # what a kernel keeps there from call to call is lost
         memory.fill_(POISON)
     flush.zero_()
@@ -137,7 +139,7 @@ def error(found, exact, used):
 
 def prepare(request, reference, workload):
     """(tensors of each step of a cycle, what is changed in place at its start, exact results after its last step)."""
-    fixed, per_step = reference.make_inputs({**workload, "inputs": {}}, workload["axes"], request["seed"])
+    fixed, per_step = reference.make_inputs(workload, workload["axes"], request["seed"])
     fixed = {n: x.cuda() for n, x in fixed.items()}
     changed = {x["name"] for x in workload["results"] if x["in_place"]}
     first, kept, steps = {n: fixed[n].clone() for n in changed}, {n: fixed[n] for n in changed}, []
@@ -158,28 +160,26 @@ def prepare(request, reference, workload):
 
 def measure(request, result, reference):
     driver, flush = Driver(), torch.empty(request["flush_bytes"], dtype=torch.uint8, device="cuda")
-    for workload in request["workloads"]:
-        result["fault_of"] = None
-        tensors, first, exact = prepare(request, reference, workload)
+    for workload, orders in request["orders"].items():
         cycles = {}
         for name, arm in request["arms"].items():
             result["fault_of"] = name
-            cycles[name] = Cycle(driver, arm, workload, tensors)
-            for launch in arm["launches"][workload["name"]]:
+            cycles[name] = Cycle(driver, arm, arm["workloads"][workload], request, reference)
+            for launch in arm["workloads"][workload]["launches"]:
                 content = Path(arm["cubins"], f"{launch['cubin']}.cubin").read_bytes()
                 result["loaded"].setdefault(name, {})[launch["cubin"]] = text_sha256(content)
             for _ in range(WARM_UP):
-                timed_us(cycles[name], first, flush)
-        for order in workload["orders"]:
+                timed_us(cycles[name], flush)
+        for order in orders:
             for name in order:
-                result["fault_of"] = name
+                result["fault_of"], cycle = name, cycles[name]
                 started = time.time()
-                spent = timed_us(cycles[name], first, flush)
-                sample = {"workload": workload["name"], "arm": name, "time_us": spent, "started_s": started}
+                spent = timed_us(cycle, flush)
+                sample = {"workload": workload, "arm": name, "time_us": spent, "started_s": started}
                 result["samples"].append(sample)
-                if order is workload["orders"][-1]:
-                    found = {x: error(tensors[-1][x], *exact[x]) for x in exact}
-                    result["errors"].setdefault(name, {})[workload["name"]] = found
+                if order is orders[-1]:
+                    found = {x: error(cycle.tensors[-1][x], *cycle.exact[x]) for x in cycle.exact}
+                    result["errors"].setdefault(name, {})[workload] = found
     result["fault_of"] = None
 
 

@@ -4,13 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from flashinfer_bench.data import TraceSet, Workload
 
 from tasks.flashinfer_trace import export, notes, variants
 from tasks.folder import write_folder
 from tasks.problem import known_problems, load_problem
+from tasks.trace_sources import inputs_of, reference_source
 
 # Runs solutions of a folder in the Triton interpreter with the package's own builder and inputs; prints an error each.
 RUN = """
@@ -137,3 +140,19 @@ def test_every_problem_of_the_repository_can_be_loaded(name: str, tmp_path: Path
             assert ("int8_state" in solutions) == definition.name.endswith("int8")
     if problem.definition.runs_on == "cpu":
         assert any("`fused_cpp.yaml` is left out" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", known_problems())
+def test_an_exported_reference_gives_what_the_problems_own_gives(name: str) -> None:
+    problem = load_problem(name)
+    check = problem.workloads.checks[0]
+    scope: dict[str, Any] = {"__name__": "reference"}
+    exec(reference_source(problem, check), scope)
+    fixed, per_step = scope["make_inputs"](problem.for_reference(check) | {"steps": 1}, problem.axes_of(check), 3)
+    tensors = {**fixed, **{x: values[0] for x, values in per_step.items()}}
+    scalars = {x: value for x, value in problem.scalars_of(check).items() if value is not None}
+    found = scope["run"](*(tensors[x] for x in inputs_of(problem.definition)), *scalars.values())
+    exact = scope["step"](tensors, problem.reference_scalars(check), torch.float64)
+    names = [*problem.definition.outputs, *(x.name for x in problem.results_of(check) if x.in_place)]
+    for result, values in zip(names, found if isinstance(found, tuple) else (found,), strict=True):
+        assert torch.equal(values, exact[result].to(values.dtype))

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,8 +11,9 @@ from kernel_sources import catalogue
 from serving.errors import Broken
 from tasks import microbench
 from tasks.build import build_kernel
-from tasks.microbench import REPLAY, gpu, measure_microbench
-from tasks.problem import Problem
+from tasks.compiled import Compiled
+from tasks.microbench import REPLAY, gpu, measure_microbench, request_of
+from tasks.problem import Problem, load_problem
 from tasks.records import Arm, digest
 
 pytestmark = pytest.mark.usefixtures("shared_builds")
@@ -40,6 +42,22 @@ def test_a_timing_without_its_gate_is_refused(tiny: Problem, monkeypatch: pytest
     build = build_kernel(tiny, catalogue("reciprocal"), digest("a hypothesis"), arms=(Arm.CANDIDATE,))
     with pytest.raises(Broken, match="without its numerics evidence"):
         measure_microbench(tiny, catalogue("reciprocal"), build, gate=None)
+
+
+def test_each_arm_is_timed_on_the_sizes_that_it_asks_for_over_whole_cycles() -> None:
+    problem = load_problem("kda_replay_decode")
+    short = problem.incumbent.model_copy(update={"launch": {"L": 1}})
+    timings = problem.workloads.timings[:1]
+    problem = problem.model_copy(update={"workloads": problem.workloads.model_copy(update={"timings": timings})})
+    asked = {Arm.INCUMBENT: problem.tuned(short), Arm.CANDIDATE: problem}
+    none = Compiled(folder=Path("builds"), workloads={timings[0].name: ()})
+    request = request_of(asked, dict.fromkeys(asked, none), seed=1)
+    arms = {arm: x["workloads"][timings[0].name] for arm, x in request["arms"].items()}
+    assert [arms[arm]["axes"]["L"] for arm in Arm] == [1, 16]
+    assert [arms[arm]["steps"] for arm in Arm] == [1, 16]
+    rings = [next(x for x in arms[arm]["arguments"] if x["name"] == "ring_d")["shape"][2] for arm in Arm]
+    assert rings == [1, 16]
+    assert all(set(order) == set(Arm) for order in request["orders"][timings[0].name])
 
 
 def test_launch_arguments_are_packed_in_order_with_buffer_offsets(replay: ModuleType) -> None:
