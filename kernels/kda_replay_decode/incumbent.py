@@ -1,7 +1,7 @@
 """KDA decode with ReplaySSM: restore the state from checkpoint and ring, take the step of kda_decode, write once in L.
 
 One program per tile of 32 state rows, each with its own norms, gate and division as in the engines' kernels. With L = 1
-nothing is restored, and every step is that of kda_decode, operation by operation. IEEE dots: TF32 would cost 1e-3.
+nothing is restored, and every step is that of kda_decode, operation by operation. Dots are IEEE unless `precision` says otherwise: TF32 would cost 1e-3.
 """
 
 import triton
@@ -14,6 +14,7 @@ EPS = tl.constexpr(1e-6)
 def kda_replay_decode(
     q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out,
     scale, lower_bound, K: tl.constexpr, V: tl.constexpr, L: tl.constexpr, LP: tl.constexpr, BV: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One token of one head, BV rows of its state. Grid (V/BV, H, B). LP is L padded to the 16 that a dot needs."""
     head = tl.program_id(1)
@@ -50,7 +51,7 @@ def kda_replay_decode(
         updates = tl.load(ring_d + (entry * L + at[None, :]) * V + rows[:, None], mask=valid[None, :], other=0.0)
         later = tl.cumsum(gates, axis=0, reverse=True) - gates
         memory = memory * tl.exp(tl.sum(gates, axis=0))[None, :]
-        memory = tl.dot(updates, tl.exp(later) * keys, acc=memory, input_precision="ieee")
+        memory = tl.dot(updates, tl.exp(later) * keys, acc=memory, input_precision=PRECISION)
 
     memory = memory * tl.exp(gate)[None, :]
     update = beta * (value - tl.sum(memory * key[None, :], axis=1))
@@ -68,7 +69,7 @@ def kda_replay_decode(
 
 def run(
     q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out, scale,
-    lower_bound, *, BV=32, num_warps=4, num_stages=3,
+    lower_bound, *, BV=32, precision="ieee", num_warps=4, num_stages=3,
 ):  # fmt: skip
     """Shapes and dtypes: definition.yaml. Writes `out`, and updates states and rings in place."""
     requests, heads, K = q.shape
@@ -76,5 +77,5 @@ def run(
     kda_replay_decode[(V // BV, heads, requests)](
         q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out,
         scale, lower_bound, K=K, V=V, L=L, LP=max(16, triton.next_power_of_2(L)), BV=BV,
-        num_warps=num_warps, num_stages=num_stages,
+        PRECISION=precision, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip

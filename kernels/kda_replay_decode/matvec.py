@@ -13,6 +13,7 @@ EPS = tl.constexpr(1e-6)
 def kda_replay_decode(
     q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out,
     scale, lower_bound, K: tl.constexpr, V: tl.constexpr, L: tl.constexpr, LP: tl.constexpr, BV: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One token of one head, BV rows of its state. Grid (V/BV, H, B). LP is L padded to the 16 that a dot needs."""
     head = tl.program_id(1)
@@ -65,7 +66,7 @@ def kda_replay_decode(
     tl.store(out + row * V + rows, (read + update * tl.sum(key * query, axis=0)).to(out.dtype.element_ty))
     if flushes:
         if L > 1:
-            memory = tl.dot(updates, aged, acc=memory, input_precision="ieee")
+            memory = tl.dot(updates, aged, acc=memory, input_precision=PRECISION)
         tl.store(tile, memory + update[:, None] * key[None, :])
     else:
         newest = entry * L + position
@@ -77,7 +78,7 @@ def kda_replay_decode(
 
 def run(
     q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out, scale,
-    lower_bound, *, BV=32, num_warps=4, num_stages=3,
+    lower_bound, *, BV=32, precision="ieee", num_warps=4, num_stages=3,
 ):  # fmt: skip
     """Shapes and dtypes: definition.yaml. Writes `out`, and updates states and rings in place."""
     requests, heads, K = q.shape
@@ -85,5 +86,5 @@ def run(
     kda_replay_decode[(V // BV, heads, requests)](
         q, k, v, a, b, A_log, dt_bias, state, ring_d, ring_k, ring_g, state_index, write_pos, force_flush, out,
         scale, lower_bound, K=K, V=V, L=L, LP=max(16, triton.next_power_of_2(L)), BV=BV,
-        num_warps=num_warps, num_stages=num_stages,
+        PRECISION=precision, num_warps=num_warps, num_stages=num_stages,
     )  # fmt: skip
