@@ -1,7 +1,8 @@
 """KDA decode with ReplaySSM: restore the state from checkpoint and ring, take the step of kda_decode, write once in L.
 
 One program per tile of 32 state rows, each with its own norms, gate and division as in the engines' kernels. With L = 1
-nothing is restored, and every step is that of kda_decode, operation by operation. Dots are IEEE unless `precision` says otherwise: TF32 would cost 1e-3.
+nothing is restored, and every step is that of kda_decode, operation by operation. Dots are IEEE unless `precision` says
+otherwise: TF32 would cost 1e-3.
 """
 
 import triton
