@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from serving.checkpoint import TINY
 from serving.combination_rules import RULES, Arguments, Model, Rule, stated
+
+WITHOUT_LINEAR = frozenset({"glm4_moe"})  # model types known to have no linear-attention layer
 
 
 @dataclass(frozen=True)
@@ -28,21 +31,23 @@ def misfits(arguments: Arguments, model: Model | None = None) -> tuple[Misfit, .
     )
 
 
-def model_of(folder: Path) -> Model:
-    """What the config.json of a checkpoint says of its linear-attention layers; nothing is known without one."""
+def model_of(model: str) -> Model:
+    """What is known of a stack's `model`, without building it: from its name if it is a tiny one, else its config.json."""
+    if model in TINY:
+        family = TINY[model].script.removeprefix("build_tiny_").removesuffix(".py")
+        return Model(linear_attention=False) if family in WITHOUT_LINEAR else Model()
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return Model()
-    if not isinstance(config, dict):
+    text = config.get("text_config", config) if isinstance(config, dict) else None
+    if not isinstance(text, dict):
         return Model()
-    text = config.get("text_config") if isinstance(config.get("text_config"), dict) else config
     linear = text.get("linear_attn_config")
-    kinds = text.get("layer_types") or ()
-    has_linear = bool(linear) or any("linear" in str(kind) or "kda" in str(kind) for kind in kinds)
-    bounds = [linear.get("gate_lower_bound") if isinstance(linear, dict) else None, text.get("linear_lower_bound")]
-    bounded = any(bound is not None for bound in bounds) if has_linear else None
-    return Model(linear_attention=has_linear, bounded_gate=bounded)
+    if not isinstance(linear, dict):
+        return Model(linear_attention=False) if text.get("model_type") in WITHOUT_LINEAR else Model()
+    bounds = (linear.get("gate_lower_bound"), text.get("linear_lower_bound"))
+    return Model(linear_attention=True, bounded_gate=True if any(x is not None for x in bounds) else None)
 
 
 def _hint(rule: Rule) -> str:

@@ -8,6 +8,9 @@ one space of names, with all that stands inside it; what is bound outside of fun
 import ast
 import builtins
 import re
+from collections.abc import Mapping
+
+from tasks.records import Scalar
 
 FIXED = frozenset({"run", "CPP"})  # what is looked for in a candidate by name
 REFLECTION = frozenset({"eval", "exec", "globals", "locals", "vars"})
@@ -15,15 +18,46 @@ TAKES_NAMES = frozenset({"dict", "partial", "Config"})  # calls whose keywords m
 MODULE = ""
 
 
-def normal_form(source: str) -> str | None:
-    """The source in one spelling, or None if it is no Python."""
+def normal_form(source: str, options: Mapping[str, Scalar] | None = None) -> str | None:
+    """The source in one spelling, with `options` as the defaults of its `run`; None if it is no Python."""
     try:
         tree = ast.parse(source)
+        _give(tree, options or {})
         for node in ast.walk(tree):
             _strip(node)
         return ast.unparse(_Renamed(tree).visit(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def options_of(source: str) -> frozenset[str] | None:
+    """The options that `run` takes by name; None where that cannot be told: no Python, no `run`, or any name at all."""
+    try:
+        run = _run(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    if run is None or run.args.kwarg is not None:
+        return None
+    return frozenset(argument.arg for argument in (*_defaulted(run.args), *run.args.kwonlyargs))
+
+
+def _run(tree: ast.Module) -> ast.FunctionDef | None:
+    return next((x for x in reversed(tree.body) if isinstance(x, ast.FunctionDef) and x.name == "run"), None)
+
+
+def _defaulted(arguments: ast.arguments) -> list[ast.arg]:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    return positional[len(positional) - len(arguments.defaults) :]
+
+
+def _give(tree: ast.Module, options: Mapping[str, Scalar]) -> None:
+    run = _run(tree)
+    if run is None:
+        return
+    for given, defaults in ((_defaulted(run.args), run.args.defaults), (run.args.kwonlyargs, run.args.kw_defaults)):
+        for place, argument in enumerate(given):
+            if argument.arg in options:
+                defaults[place] = ast.Constant(options[argument.arg])  # type: ignore[call-overload]
 
 
 def _strip(node: ast.AST) -> None:
