@@ -8,6 +8,7 @@ one space of names, with all that stands inside it; what is bound outside of fun
 import ast
 import builtins
 import re
+import warnings
 from collections.abc import Mapping
 
 from tasks.records import Scalar
@@ -21,7 +22,7 @@ MODULE = ""
 def normal_form(source: str, options: Mapping[str, Scalar] | None = None) -> str | None:
     """The source in one spelling, with `options` as the defaults of its `run`; None if it is no Python."""
     try:
-        tree = ast.parse(source)
+        tree = _parsed(source)
         _give(tree, options or {})
         for node in ast.walk(tree):
             _strip(node)
@@ -33,12 +34,18 @@ def normal_form(source: str, options: Mapping[str, Scalar] | None = None) -> str
 def options_of(source: str) -> frozenset[str] | None:
     """The options that `run` takes by name; None where that cannot be told: no Python, no `run`, or any name at all."""
     try:
-        run = _run(ast.parse(source))
+        run = _run(_parsed(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if run is None or run.args.kwarg is not None:
         return None
     return frozenset(argument.arg for argument in (*_defaulted(run.args), *run.args.kwonlyargs))
+
+
+def _parsed(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes and comparisons: the source is another's
+        return ast.parse(source)
 
 
 def _run(tree: ast.Module) -> ast.FunctionDef | None:
