@@ -26,7 +26,8 @@ def normal_form(source: str, options: Mapping[str, Scalar] | None = None) -> str
         _give(tree, options or {})
         for node in ast.walk(tree):
             _strip(node)
-        return ast.unparse(_Renamed(tree).visit(tree))
+        _Renamed(tree).visit(tree)
+        return ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -64,7 +65,7 @@ def _give(tree: ast.Module, options: Mapping[str, Scalar]) -> None:
     for given, defaults in ((_defaulted(run.args), run.args.defaults), (run.args.kwonlyargs, run.args.kw_defaults)):
         for place, argument in enumerate(given):
             if argument.arg in options:
-                defaults[place] = ast.Constant(options[argument.arg])  # type: ignore[call-overload]
+                defaults[place] = ast.Constant(options[argument.arg])
 
 
 def _strip(node: ast.AST) -> None:
@@ -140,11 +141,11 @@ class _Renamed(ast.NodeTransformer):
         called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
         if isinstance(called, ast.Name) and called.id not in self.bound[self.space] - self.bound[MODULE]:
             for keyword in call.keywords:
-                if keyword.arg in self.taken.get(called.id, ()):
+                if keyword.arg and keyword.arg in self.taken.get(called.id, ()):
                     keyword.arg = self.name(keyword.arg, called.id)
 
 
-def _parameters(function: ast.FunctionDef) -> frozenset[str | None]:
+def _parameters(function: ast.FunctionDef) -> frozenset[str]:
     a = function.args
     return frozenset(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
 
