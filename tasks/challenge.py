@@ -89,10 +89,11 @@ def _duplicate(hypothesis: Hypothesis, problem: Problem | None, past: Past) -> O
         if asked.question is not hypothesis.question or not _same_target(asked, hypothesis, problem):
             continue
         if asked.change == hypothesis.change or (meant is not None and _meaning(asked, problem) == meant):
+            look = f"; `infra-agent ledger show {asked.id[:12]}` says what came of it" if earlier.stored else ""
             return Objection(
                 reason=RefusedFor.DUPLICATE,
                 says=f"`{asked.id[:12]}` (`{asked.title}`) asked this of the same change: {earlier.says}",
-                hint=f"`infra-agent ledger show {asked.id[:12]}` says what came of it; change something else",
+                hint=f"change something else{look}",
             )
     return None
 

@@ -271,6 +271,9 @@ def test_a_refused_hypothesis_is_exit_1_with_reason_and_hint_and_is_in_the_ledge
 ) -> None:
     monkeypatch.setattr("flows.commands._run_flow", lambda *_: pytest.fail("something ran"))
     text, told = HOIST.replace("hoist_gate.py}", "incumbent.py}"), tmp_path / "refusal.json"
+    status, out, err = run(capsys, monkeypatch, "run", written(tmp_path, text), "--plan")
+    assert (status, out.startswith("plan for")) == (0, True)
+    assert "it would be refused: no change: " in err
     status, out, _ = run(capsys, monkeypatch, "run", written(tmp_path, text), "--json", str(told))
     assert status == 1
     assert out.startswith("REFUSED  Norms and gate once per head")

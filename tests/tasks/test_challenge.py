@@ -9,7 +9,7 @@ from serving.errors import BadInput
 from serving.home import REPOSITORY
 from tasks.challenge import challenge
 from tasks.hypothesis_file import load_hypothesis
-from tasks.past import Past
+from tasks.past import Asked, Past
 from tasks.problem import load_problem
 from tasks.records import (
     Hypothesis,
@@ -66,7 +66,12 @@ def test_a_duplicate_is_refused_with_the_id_of_the_earlier_one_and_how_it_ended(
     assert refusal.reason is RefusedFor.DUPLICATE
     assert earlier.id[:12] in refusal.says
     assert "accepted a moment ago" in refusal.says
-    assert earlier.id[:12] in refusal.hint
+    assert "ledger show" not in refusal.hint, "it is not in the ledger yet"
+    settled = Past(settled=(Asked(hypothesis=earlier, says="REJECTED: more work"),))
+    refusal = challenge(asks(), settled)
+    assert refusal is not None
+    assert "REJECTED: more work" in refusal.says
+    assert f"ledger show {earlier.id[:12]}" in refusal.hint
 
 
 @pytest.mark.parametrize(
