@@ -75,7 +75,7 @@ def main() -> None:
     criteria = written.model_copy(update={"values": short(written.values)})
     scenario, rng = criteria.values, random.Random(0)
     stack = load_stack(SERVING / "stacks" / "tiny-glm-cpu.yaml")
-    other = stack.on_port("server", stack.roles["server"].port + CANDIDATE_PORT_OFFSET)
+    other = stack.on_port("server", stack.port_of("server") + CANDIDATE_PORT_OFFSET)
     outcomes, recorded = Counter[str](), list[dict[str, object]]()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))

@@ -6,35 +6,48 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from serving.derive import FIELDS, LANGUAGE, arguments_of, contradictions, field_of
 from serving.engine_env import SCRIPTS, engine, run_script
 from serving.errors import BadInput
+from serving.faults import Fault, error
 from serving.home import home
-from serving.stack import Scalar, StackSpec
+from serving.stack import Role, Scalar, StackSpec, Value
 from serving.stack_rules import NEEDED_ARGUMENTS
 
 
 class Option(BaseModel):
-    """`flag`: takes no value. `type`: name of the parser's conversion, such as `int`. `default`: before resolution."""
+    """`flag`: takes no value; `many`: several. `type`: name of its conversion, such as `int`. `default`: unresolved."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dest: str
     flag: bool
+    many: bool = False
     type: str
     choices: tuple[str, ...] | None
     default: object
 
 
-_OPTIONS = TypeAdapter(dict[str, Option])
+_OPTIONS = TypeAdapter(dict[str, dict[str, Option]])
 
 
 def known_arguments() -> dict[str, Option]:
-    """Every option of the installed SGLang by name; read once per installation. Raises Broken without an engine."""
+    """Every option of the installed SGLang by name. Raises Broken without an engine."""
+    return _options()["server"]
+
+
+def router_arguments() -> dict[str, Option]:
+    """Every option of the installed router by name. Raises Broken without an engine."""
+    return _options()["router"]
+
+
+def _options() -> dict[str, dict[str, Option]]:
+    """Read once per installation."""
     installed = engine()
     script = hashlib.sha256((SCRIPTS / "dump_arguments.py").read_bytes()).hexdigest()
     key = f"{installed.versions['sglang']}-{installed.content[:16]}-{script[:16]}"
@@ -51,24 +64,55 @@ def known_arguments() -> dict[str, Option]:
 
 def check_arguments(spec: StackSpec) -> None:
     """Raises BadInput, naming the field, for an option that SGLang lacks or a value that it would not take."""
-    options = known_arguments()
+    for fault in argument_faults(spec):
+        raise BadInput(f"`{fault.field}`: {fault.message}", fault.hint)
+
+
+def argument_faults(spec: StackSpec) -> Iterator[Fault]:
+    """Every option, stated or derived, that SGLang lacks, every value it would not take, every one that must be there."""
     for role, part in spec.roles.items():
-        for name, value in part.arguments.items():
-            field = f"roles.{role}.arguments.{name}"
-            option = options.get(name)
-            if option is None:
-                raise BadInput(
-                    f"`{field}`: SGLang {engine().versions['sglang']} has no such option", _likely(name, options)
-                )
-            fault = None if value is None else value_fault(option, value)
-            if fault:
-                raise BadInput(f"`{field}`: `{json.dumps(value)}` {fault}", f"correct `{field}` of stack `{spec.name}`")
-        for name, (needed, why) in NEEDED_ARGUMENTS.items():
-            if part.arguments.get(name) != needed:
-                raise BadInput(
-                    f"`roles.{role}.arguments.{name}` must be `{json.dumps(needed)}`: {why}",
-                    f"state it in stack `{spec.name}`, and let no edit take it away",
-                )
+        if part.url is None:
+            yield from _contradictions(spec, role)
+            yield from _unknown_to_sglang(spec, role)
+            yield from _missing(spec, role)
+
+
+def _contradictions(spec: StackSpec, role: Role) -> Iterator[Fault]:
+    for name, (derived, own) in contradictions(spec, role).items():
+        fact = FIELDS[name].format(role=role)
+        message = f"`{json.dumps(own)}` contradicts `{json.dumps(derived)}`, which follows from `{fact}`"
+        yield error(f"roles.{role}.arguments.{name}", message, f"state it once: take it away here or change `{fact}`")
+
+
+def _unknown_to_sglang(spec: StackSpec, role: Role) -> Iterator[Fault]:
+    options = router_arguments() if role == "router" else known_arguments()
+    for name, value in arguments_of(spec, role).items():
+        field = field_of(spec, role, name)
+        option = options.get(name)
+        if option is None:
+            message = f"SGLang {engine().versions['sglang']} has no such option `{name}`"
+            yield error(field, message, _likely(name, options))
+        elif fault := values_fault(option, value):
+            yield error(field, f"`{json.dumps(value)}` {fault}", f"correct `{field}` of stack `{spec.name}`")
+
+
+def _missing(spec: StackSpec, role: Role) -> Iterator[Fault]:
+    if role not in LANGUAGE:
+        return
+    for name, (needed, why) in NEEDED_ARGUMENTS.items():
+        if spec.roles[role].arguments.get(name) != needed:
+            message = f"`{name}` must be `{json.dumps(needed)}`: {why}"
+            hint = f"state it in stack `{spec.name}`, and let no edit take it away"
+            yield error(f"roles.{role}.arguments.{name}", message, hint)
+
+
+def values_fault(option: Option, value: Value) -> str | None:
+    """Why the option would not take the value or one of the values, or None."""
+    if not isinstance(value, tuple):
+        return value_fault(option, value)
+    if not option.many:
+        return "are several values, and this option takes one"
+    return next((fault for part in value if (fault := value_fault(option, part))), None)
 
 
 def value_fault(option: Option, value: Scalar) -> str | None:

@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from serving.errors import BadInput
+from serving.faults import Fault, error
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 1_000_000
@@ -22,16 +23,16 @@ def read_text(path: Path) -> str:
             raise BadInput(f"not a file: `{path}`", "name one file, not a folder")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read `{str(path)[:200]}`: {error}", "check the path and its permissions") from error
+    except (OSError, ValueError) as fault:
+        raise BadInput(f"cannot read `{str(path)[:200]}`: {fault}", "check the path and its permissions") from fault
     if len(content) > MAX_BYTES:
         raise BadInput(f"the file `{path}` has more than {MAX_BYTES} bytes", "name a smaller file")
     if not content.strip():
         raise BadInput(f"the file `{path}` is empty", "`infra-agent schema` shows what belongs in it")
     try:
         text = content.decode()
-    except UnicodeDecodeError as error:
-        raise BadInput(f"the file `{path}` is not UTF-8 text", "name a text file") from error
+    except UnicodeDecodeError as fault:
+        raise BadInput(f"the file `{path}` is not UTF-8 text", "name a text file") from fault
     if "\0" in text:
         raise BadInput(f"the file `{path}` is binary", "name a text file")
     return text
@@ -41,7 +42,8 @@ class _Loader(yaml.SafeLoader):
     """A key that stands twice is a mistake, not a choice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        keys = [self.construct_object(key, deep=True) for key in own]
         for key in keys:
             if keys.count(key) > 1:
                 raise yaml.constructor.ConstructorError(None, None, f"the key `{key}` stands twice", node.start_mark)
@@ -53,13 +55,13 @@ def read_mapping(path: Path) -> dict[str, Any]:
     text = read_text(path)
     try:
         document = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        where = getattr(error, "problem_mark", None)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as fault:
+        where = getattr(fault, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        what = getattr(error, "problem", None)
+        what = getattr(fault, "problem", None)
         raise BadInput(
             f"`{path}` is not valid YAML{line}{f': {what}' if what else ''}", "check indentation and quotes"
-        ) from error
+        ) from fault
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
         raise BadInput(f"`{path}` does not hold a YAML mapping", "start with `key: value` lines")
     return document
@@ -74,22 +76,36 @@ def validate(document: dict[str, Any], model: type[Model], source: str) -> Model
     """`document` as `model`. `source` is what messages call it. Raises `BadInput`."""
     try:
         return model.model_validate(document)
-    except ValidationError as error:
+    except ValidationError as invalid:
         # A misspelt key also leaves its right spelling missing: the misspelling is the one to name.
-        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-        field = ".".join(str(part) for part in first["loc"]) or "(whole file)"
-        if first["type"] == "extra_forbidden":
-            key = str(first["loc"][-1])
-            near = difflib.get_close_matches(key, _known_keys(model), 1)
-            hint = f"did you mean `{near[0]}`?" if near else f"`infra-agent schema {model.__name__}` lists the keys"
-            raise BadInput(f"unknown key `{field}` in `{source}`", hint) from error
-        hint = f"`infra-agent schema {model.__name__}` shows what it may be"
-        raise BadInput(f"`{field}` in `{source}`: {_message(first)}", hint) from error
+        first = min(invalid.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        fault = _fault(first, model)
+        what = fault.message if first["type"] == "extra_forbidden" else f"`{fault.field}`"
+        said = "" if first["type"] == "extra_forbidden" else f": {fault.message}"
+        raise BadInput(f"{what} in `{source}`{said}", fault.hint) from invalid
 
 
-def _message(error: Any) -> str:
-    message: str = error["msg"].removeprefix("Value error, ")
-    given = error.get("input")
+def faults(document: dict[str, Any], model: type[BaseModel]) -> list[Fault]:
+    """Everything for which `document` is no `model`, in the order of its fields; empty if it is one."""
+    try:
+        model.model_validate(document)
+    except ValidationError as invalid:
+        return [_fault(found, model) for found in invalid.errors()]
+    return []
+
+
+def _fault(found: Any, model: type[BaseModel]) -> Fault:
+    field = ".".join(str(part) for part in found["loc"] if part != "[key]") or "(whole file)"
+    if found["type"] != "extra_forbidden":
+        return error(field, _message(found), f"`infra-agent schema {model.__name__}` shows what it may be")
+    near = difflib.get_close_matches(str(found["loc"][-1]), _known_keys(model), 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"`infra-agent schema {model.__name__}` lists the keys"
+    return error(field, f"unknown key `{field}`", hint)
+
+
+def _message(found: Any) -> str:
+    message: str = found["msg"].removeprefix("Value error, ")
+    given = found.get("input")
     shown = f", given `{str(given)[:80]}`" if isinstance(given, str | int | float | bool) else ""
     return message[:1].lower() + message[1:] + shown
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from serving.checkpoint import Checkpoint, checkpoint
+from serving.derive import derived_environment
 from serving.engine_env import MEETING, engine, process_environment
 from serving.process import EngineProcess, start, stop
 from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
@@ -80,13 +81,14 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
 
 
 def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path) -> EngineProcess:
-    role = spec.roles["server"]
-    own = ["--model-path", str(model.folder), "--host", "127.0.0.1", "--port", str(role.port)]
+    role, port = spec.roles["server"], spec.port_of("server")
+    own = ["--model-path", str(model.folder), "--host", "127.0.0.1", "--port", str(port)]
     command = [str(engine().python), "-P", "-m", "sglang.launch_server", *own, *spec.argv("server")]
     meeting = {MEETING: f"file://{(run_dir / name / 'rendezvous').resolve()}"}
-    environment = process_environment(str(role.arguments.get("device")), role.environment, meeting)
-    process = start(name, command, environment, role.port, run_dir)
-    log.info("%s: starting on port %d, log in %s", name, role.port, process.log_file)
+    decided = {**derived_environment(spec, "server"), **meeting}
+    environment = process_environment(str(role.arguments.get("device")), role.environment, decided)
+    process = start(name, command, environment, port, run_dir)
+    log.info("%s: starting on port %d, log in %s", name, port, process.log_file)
     return process
 
 

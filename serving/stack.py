@@ -1,19 +1,31 @@
-"""What a deployment is made of: the model, and for each role its SGLang arguments, environment, count and port."""
+"""What a deployment is made of: the model, its roles, and the facts that the options of each role are derived from."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, JsonValue, model_validator
 
+from serving.derive import arguments_of, peers_of, words_of
 from serving.documents import read_document, validate
 from serving.errors import BadInput
-from serving.stack_rules import argument_fault, environment_fault
+from serving.roles import (
+    HiCache,
+    Moe,
+    Part,
+    Quantization,
+    ReplaySSM,
+    Role,
+    RoleSpec,
+    Scalar,
+    Speculative,
+    Transfer,
+    Value,
+)
 
-Scalar = bool | int | float | str
-Role = Literal["server"]
+__all__ = ["Role", "RoleChange", "RoleSpec", "Scalar", "StackSpec", "Value", "apply_edit", "load_stack"]
 
 
 class RoleChange(Protocol):
@@ -27,64 +39,55 @@ class RoleChange(Protocol):
     def count(self) -> int | None: ...
 
 
-class RoleSpec(BaseModel):
-    """`arguments`: option names of SGLang without the leading dashes. `port`: on 127.0.0.1."""
+class StackSpec(Part):
+    """One deployment: a `server` alone, or prefill, decode and router, with or without encode.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    count: Annotated[int, Field(ge=1)] = 1
-    arguments: dict[str, Scalar | None] = {}
-    environment: dict[str, str] = {}
-    port: Annotated[int, Field(ge=1024, le=65535)]
-
-    @field_validator("count")
-    @classmethod
-    def _one(cls, count: int) -> int:
-        if count != 1:
-            raise ValueError("one server is all that can be started now")
-        return count
-
-    @field_validator("arguments")
-    @classmethod
-    def _may_be_stated(cls, arguments: dict[str, Scalar | None]) -> dict[str, Scalar | None]:
-        for name, value in arguments.items():
-            if fault := argument_fault(name, value):
-                raise ValueError(f"`{name}` {fault}")
-        return arguments
-
-    @field_validator("environment")
-    @classmethod
-    def _may_be_set(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name, value in environment.items():
-            if fault := environment_fault(name, value):
-                raise ValueError(f"`{name}` {fault}")
-        return environment
-
-
-class StackSpec(BaseModel):
-    """One deployment. `model` is the name of a tiny checkpoint (serving/checkpoint.py) or the path of a checkpoint."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    `model`: the name of a tiny checkpoint (serving/checkpoint.py) or the path of a checkpoint. `api_key_variable`: the
+    variable of the launcher's environment that holds the key of the servers. `unmapped`: what an import could not
+    express; nothing runs by it.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     model: Annotated[str, Field(min_length=1)]
+    quantization: Quantization = Quantization()
+    transfer: Transfer = Transfer()
+    moe: Moe = Moe()
+    replayssm: ReplaySSM | None = None
+    hicache: HiCache | None = None
+    speculative: Speculative | None = None
     roles: Annotated[dict[Role, RoleSpec], Field(min_length=1)]
     ready_timeout_s: Annotated[float, Field(gt=0)]
+    api_key_variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
+    unmapped: dict[str, JsonValue] = {}
+
+    @model_validator(mode="after")
+    def _roles_serve_together(self) -> Self:
+        names = set(self.roles)
+        if names != {"server"} and names - {"encode"} != {"prefill", "decode", "router"}:
+            raise ValueError(
+                f"a stack is one `server`, or `prefill`, `decode` and `router` with or without `encode`; "
+                f"this one has {', '.join(f'`{name}`' for name in self.roles)}"
+            )
+        if "server" in self.roles and self.roles["server"].count != 1:
+            raise ValueError("`roles.server.count`: one server is all that can be started; more need a router")
+        return self
 
     @property
     def digest(self) -> str:
-        """sha256 of everything in the spec, in hex."""
-        content = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """sha256 of everything in the spec, in hex; parts that are left as they are by default do not count."""
+        content = json.dumps(self.model_dump(mode="json", exclude_defaults=True), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 
-    def argv(self, role: Role) -> tuple[str, ...]:
-        """Command line without what the launcher adds: `True` is a bare flag, `False` and `None` are absent."""
-        arguments = self.roles[role].arguments
-        return tuple(
-            f"--{name}" if value is True else f"--{name}={value}"
-            for name, value in arguments.items()
-            if value is not None and value is not False
-        )
+    def argv(self, role: Role, replica: int = 0) -> tuple[str, ...]:
+        """Command line of one replica without what the launcher adds: the model, host and port."""
+        return (*words_of(arguments_of(self, role, replica)), *peers_of(self, role))
+
+    def port_of(self, role: Role) -> int:
+        """The port of the first replica. Raises BadInput for a role that is attached by its url."""
+        port = self.roles[role].port
+        if port is None:
+            raise BadInput(f"`roles.{role}` of stack `{self.name}` has a `url`", "only a role with a `port` is started")
+        return port
 
     def on_port(self, role: Role, port: int) -> "StackSpec":
         return self.model_copy(
@@ -108,10 +111,10 @@ def apply_edit(spec: StackSpec, changes: Mapping[str, RoleChange]) -> StackSpec:
                 f"its roles are {', '.join(f'`{known}`' for known in spec.roles)}",
             )
         edited[name] = {
+            **current.model_dump(),
             "count": change.count if change.count is not None else current.count,
             "arguments": _patched(current.arguments, change.arguments),
             "environment": _patched(current.environment, change.environment),
-            "port": current.port,
         }
     return validate({**spec.model_dump(), "roles": edited}, StackSpec, f"{spec.name} with the edit")
 

@@ -8,9 +8,12 @@ import re
 
 from serving.engine_env import LOOPBACK_AND_OFFLINE, MEETING, WITHOUT_GPU
 
-_OURS = "is set by the launcher from `model` and `port`"
-_KEY = "locks the server, and the client of infra-agent has no key"
-_ALONE = "is for a deployment of several servers, and one is all that can be started now"
+_OURS = "is set by the launcher from `model`, `host` and `port`"
+_KEY = "would write the key into a record; name the variable that holds it in `api_key_variable`"
+_ALONE = "is for a server of several machines, and the launcher has one"
+_ROLE = "follows from the role: server, encode, prefill, decode or router"
+_PORT = "is set by the launcher from `bootstrap_port`, `prometheus_port` and `host`"
+_PEERS = "is set by the launcher from the addresses of the other roles"
 _TLS = "makes the server speak TLS, and the client of infra-agent speaks plain HTTP on loopback"
 _GRPC = "takes away the HTTP server that traffic and proof go through"
 _NO_TEXT = "makes a server that does not generate, so it would never be ready"
@@ -24,8 +27,12 @@ REFUSED_ARGUMENTS = {
         ("ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-keyfile-password", "enable-ssl-refresh"), _TLS
     ),
     **dict.fromkeys(("grpc-mode", "smg-grpc-mode"), _GRPC),
-    **dict.fromkeys(("nnodes", "node-rank", "dist-init-addr", "nccl-init-addr", "disaggregation-mode"), _ALONE),
-    **dict.fromkeys(("is-embedding", "encoder-only"), _NO_TEXT),
+    **dict.fromkeys(("nnodes", "node-rank", "dist-init-addr", "nccl-init-addr"), _ALONE),
+    **dict.fromkeys(("disaggregation-mode", "encoder-only", "language-only", "pd-disaggregation"), _ROLE),
+    **dict.fromkeys(("disaggregation-bootstrap-port", "prometheus-port", "prometheus-host"), _PORT),
+    **dict.fromkeys(("encoder-urls", "prefill", "decode", "worker-urls"), _PEERS),
+    "is-embedding": _NO_TEXT,
+    **dict.fromkeys(("mini-lb", "enable-igw", "log-dir"), "is not a way in which infra-agent runs the router"),
 }
 
 # Each must be stated as it is here.
@@ -42,18 +49,25 @@ _LOADS = re.compile(
 )
 _ADDRESSES = re.compile(r"_(ADDR|ADDRESS|IP|HOST|HOSTNAME|URL|PORT|IFNAME|NIC)$")
 _FORGES = re.compile(r"_(TEST|SIMULATE|IS_IN_CI)(_|$)")
+# The router's stores, directories of workers and other parties that it would talk to.
+_OUTSIDE = re.compile(
+    r"(oracle|postgres|redis|history|jwt|control-plane|service-discovery|(prefill-|decode-)?selector|otlp|client-|ca-|mcp)\b.*"
+)
+_PLACE = "names a place that code or settings are loaded from, and no record holds what is there"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def argument_fault(name: str, value: object) -> str | None:
-    """Why an option of this name or a value of these characters may not stand in a stack, or None."""
+def argument_name_fault(name: str) -> str | None:
+    """Why an option of this name may not stand in a stack, or None."""
     if name.startswith("-") or "_" in name or "=" in name or not name:
         return "write the option as SGLang spells it, without the leading dashes"
-    return REFUSED_ARGUMENTS.get(name) or text_fault(value)
+    if _OUTSIDE.fullmatch(name):
+        return "connects to something outside of the stack, which no record holds"
+    return REFUSED_ARGUMENTS.get(name)
 
 
-def environment_fault(name: str, value: str) -> str | None:
-    """Why the variable may not stand in a stack, or None."""
+def variable_name_fault(name: str) -> str | None:
+    """Why a variable of this name may not stand in a stack, or None."""
     if not NAME.fullmatch(name):
         return "is no name of a variable: letters, digits and `_`"
     if name in OWNED_VARIABLES:
@@ -62,11 +76,16 @@ def environment_fault(name: str, value: str) -> str | None:
         return f"is not one that may be changed: its name must begin with one of {', '.join(HARMLESS_PREFIXES)}"
     if _FORGES.search(name):
         return "makes the engine pretend, so nothing measured under it counts"
-    if _LOADS.search(name) or "/" in value:
-        return "names a place that code or settings are loaded from, and no record holds what is there"
+    if _LOADS.search(name):
+        return _PLACE
     if _ADDRESSES.search(name):
-        return "changes where the engine is reached; it stays on loopback"
-    return text_fault(value)
+        return "changes where the engine is reached; it stays where the spec puts it (by default on loopback)"
+    return None
+
+
+def variable_value_fault(value: str) -> str | None:
+    """Why no variable of a stack may have this value, or None."""
+    return _PLACE if "/" in value else text_fault(value)
 
 
 def text_fault(value: object) -> str | None:

@@ -40,7 +40,7 @@ def arms_of(hypothesis: Hypothesis) -> Arms:
     """Reads the files of the hypothesis. Raises BadInput if they or the edit do not fit, or the stack has changed."""
     stack, edit, scenario = _asked(hypothesis)
     candidate = apply_edit(stack, edit.roles)
-    candidate = candidate.on_port("server", stack.roles["server"].port + CANDIDATE_PORT_OFFSET)
+    candidate = candidate.on_port("server", stack.port_of("server") + CANDIDATE_PORT_OFFSET)
     return Arms(edit, stack, candidate, scenario)
 
 

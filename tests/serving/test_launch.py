@@ -72,7 +72,7 @@ def test_a_server_generates_listens_on_loopback_only_and_leaves_nothing_after_ct
     one_checkpoint: Path, tmp_path: Path
 ) -> None:
     spec = stack().model_copy(update={"model": str(one_checkpoint)})
-    port = spec.roles["server"].port
+    port = spec.port_of("server")
     processes: list[psutil.Process] = []
 
     def serve_until_interrupted() -> None:
@@ -105,13 +105,13 @@ def test_a_server_that_cannot_start_is_named_with_the_last_error_of_its_log(
         pass
     assert ended.value.server == "server"
     assert ended.value.refused
-    assert port_is_free(spec.roles["server"].port)
+    assert port_is_free(spec.port_of("server"))
 
 
 def test_a_taken_port_is_broken_before_anything_starts(one_checkpoint: Path, tmp_path: Path) -> None:
     spec = stack().model_copy(update={"model": str(one_checkpoint)})
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", spec.roles["server"].port))
+        taken.bind(("127.0.0.1", spec.port_of("server")))
         taken.listen()
         with pytest.raises(Broken, match="is taken"), running(spec, tmp_path, "server"):
             pass

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from serving.errors import BadInput
 from serving.stack import RoleSpec, Scalar, StackSpec, apply_edit, load_stack
-from serving.stack_rules import REFUSED_ARGUMENTS, environment_fault
+from serving.stack_rules import REFUSED_ARGUMENTS, argument_name_fault, variable_name_fault, variable_value_fault
 
 STACKS = sorted((Path(__file__).parents[2] / "serving" / "stacks").glob("*.yaml"))
 
@@ -26,7 +26,9 @@ def stack(**arguments: Scalar | None) -> StackSpec:
     return StackSpec(name="s", model="tiny", roles={"server": role}, ready_timeout_s=1)
 
 
-names = st.from_regex(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", fullmatch=True).filter(lambda name: name not in REFUSED_ARGUMENTS)
+names = st.from_regex(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", fullmatch=True).filter(
+    lambda name: argument_name_fault(name) is None
+)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 values = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
 
@@ -162,5 +164,6 @@ def test_a_variable_that_loads_code_moves_the_server_or_pretends_is_refused(name
     [("OMP_NUM_THREADS", "2"), ("SGLANG_OPT_FP8", "true"), ("NCCL_ALGO", "Ring"), ("MC_SLICE_SIZE", "65536")],
 )
 def test_a_variable_that_tunes_may_be_set_unless_it_names_a_place(name: str, value: str) -> None:
-    assert environment_fault(name, value) is None
-    assert environment_fault(name, f"/tmp/{value}") is not None
+    assert variable_name_fault(name) is None
+    assert variable_value_fault(value) is None
+    assert variable_value_fault(f"/tmp/{value}") is not None
