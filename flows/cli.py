@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from flows.stack_command import stack
 from flows.stack_running import COMMANDS as STACK_COMMANDS
 from serving.errors import BadInput, Broken, InfraAgentError
 
@@ -183,13 +184,9 @@ def export_flashinfer_trace(problem: str, folder: Path) -> None:
     export_trace(problem, folder)
 
 
-@cli.group()
-def stack() -> None:
-    """Start a serving stack, look at it, and end it."""
-
-
 for _command in STACK_COMMANDS:
     stack.add_command(_command)
+cli.add_command(stack)
 
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.
 PLANNED = {
