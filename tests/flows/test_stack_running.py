@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from fake_stack import ROLES, ROOT, stack_file, wait_until
+
 from serving.descendants import runs
 from serving.identity import still_there
 from serving.ports import port_is_free
