@@ -30,6 +30,9 @@ WITHOUT_GPU = {
     "PYTHONPATH": str(CPU_STAND_INS),
     # Compiling in the middle of a measurement would be measured, and needs a C++ compiler.
     "TORCHDYNAMO_DISABLE": "1",
+    # mHC by SGLang's own torch code: the other one takes only the widths of the large model.
+    "SGLANG_OPT_USE_TILELANG_MHC_PRE": "0",
+    "SGLANG_OPT_USE_TILELANG_MHC_POST": "0",
 }
 # Where the ranks of one server meet: a file, because torch's TCP store listens on every interface.
 MEETING = "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE"

@@ -11,14 +11,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from serving.descendants import end_at_once, members, runs, shared_memory_files, shared_memory_of
+from serving.descendants import end_at_once, members, pending, runs, shared_memory_files, shared_memory_of
 from serving.errors import Broken
 from serving.ports import hold_port, listeners, port_is_free
+from serving.recorded_process import RecordedProcess
+from serving.supervisor import RELEASED
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +34,24 @@ LOOKS = 4
 
 @dataclass
 class EngineProcess:
-    """`leader` is the supervisor of the engine, `lock` holds the port, `there_before` are files in shared memory.
+    """`leader` is the supervisor of the engine, `locks` hold its ports, `there_before` are files in shared memory.
 
-    `seen`, `shared`: every descendant, and every file in shared memory that one of them holds, observed so far.
+    It is asked things on the first of `ports`. `seen`, `shared`: every descendant, and every file in shared memory that
+    one of them holds, observed so far.
     """
 
     name: str
     leader: subprocess.Popen[bytes]
-    port: int
+    ports: tuple[int, ...]
     log_file: Path
-    lock: socket.socket
+    locks: tuple[socket.socket, ...]
     there_before: frozenset[Path]
     seen: set[psutil.Process] = field(default_factory=set)
     shared: set[Path] = field(default_factory=set)
+
+    @property
+    def port(self) -> int:
+        return self.ports[0]
 
     def exit_status(self) -> int | None:
         """Status if the leader has ended (negative: by that signal), without reaping it."""
@@ -82,6 +90,11 @@ class EngineProcess:
         """Takes note of what would have to be cleared away if the engine ended now."""
         self.shared |= {file for process in self.alive() for file in shared_memory_of(process)} - self.there_before
 
+    def ask(self) -> None:
+        """Asks the engine to end, through its leader."""
+        if self.exit_status() is None:
+            self.leader.terminate()
+
     def kill(self) -> None:
         """Ends everything but the leader, which is the last to go."""
         found = end_at_once(lambda: [process for process in self.alive() if process.pid != self.leader.pid])
@@ -89,17 +102,42 @@ class EngineProcess:
         if self.exit_status() is None:
             self.leader.kill()
 
+    def release(self) -> None:
+        """From now on it outlives this process. Returns when its leader knows; raises Broken when that has ended."""
+        self.leader.send_signal(RELEASED)
+        while self.exit_status() is None and pending(self.leader.pid, RELEASED):
+            time.sleep(POLL_S)
+        if self.exit_status() is not None:
+            raise Broken(f"`{self.name}` ended while it was being detached", f"see {self.log_file}")
+        for lock in self.locks:
+            lock.close()
 
-def start(name: str, command: Sequence[str], environment: Mapping[str, str], port: int, run_dir: Path) -> EngineProcess:
+    def let_go(self) -> None:
+        """Reaps the leader if all of it has ended, and gives the ports away."""
+        if not self.alive():
+            self.leader.wait()
+        for lock in self.locks:
+            lock.close()
+
+
+def start(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    port: int,
+    run_dir: Path,
+    other_ports: Sequence[int] = (),
+) -> EngineProcess:
     """Starts `command` with `run_dir/name` as its folder and `run_dir/name.log` as its output.
 
-    It dies with the thread that starts it. Raises Broken when the port is taken, or held by another run.
+    It dies with the thread that starts it, until it is released. Raises Broken when a port is taken, or held by another run.
     """
-    lock = hold_port(port, name)
+    ports = (port, *other_ports)
     folder, log_file = run_dir / name, run_dir / f"{name}.log"
     starter = [sys.executable, "-I", "-m", "serving.supervisor", str(os.getpid())]
     there_before = shared_memory_files()
-    try:
+    with ExitStack() as undo:
+        locks = tuple(undo.enter_context(closing(hold_port(number, name))) for number in ports)
         folder.mkdir(parents=True, exist_ok=True)
         with log_file.open("wb") as output:
             leader = subprocess.Popen(
@@ -111,14 +149,12 @@ def start(name: str, command: Sequence[str], environment: Mapping[str, str], por
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-    except BaseException:
-        lock.close()
-        raise
-    return EngineProcess(name, leader, port, log_file, lock, there_before)
+        undo.pop_all()
+    return EngineProcess(name, leader, ports, log_file, locks, there_before)
 
 
-def stop(engines: Sequence[EngineProcess]) -> None:
-    """Ends all engines at once: the leaders are asked and may drain, then everything left is killed.
+def stop(engines: Sequence[EngineProcess | RecordedProcess], drain_s: float | None = None) -> None:
+    """Ends all engines at once: the leaders are asked and may drain for `drain_s`, then everything left is killed.
 
     Returns when every process is gone and the ports are free; raises Broken naming what stays. An interruption while
     draining goes on to kill at once, and is raised afterwards.
@@ -126,9 +162,8 @@ def stop(engines: Sequence[EngineProcess]) -> None:
     try:
         for engine in engines:
             engine.observe()
-            if engine.exit_status() is None:
-                engine.leader.terminate()
-        _wait_until_gone(engines, DRAIN_S)
+            engine.ask()
+        _wait_until_gone(engines, DRAIN_S if drain_s is None else drain_s)
     finally:
         for engine in engines:
             engine.kill()
@@ -139,10 +174,8 @@ def stop(engines: Sequence[EngineProcess]) -> None:
             for file in {file for engine in engines for file in engine.shared}:
                 file.unlink(missing_ok=True)
         for engine in engines:
-            if not engine.alive():
-                engine.leader.wait()
-            engine.lock.close()
-    taken = [engine.port for engine in engines if not port_is_free(engine.port)]
+            engine.let_go()
+    taken = [port for engine in engines for port in engine.ports if not port_is_free(port)]
     if left or taken:
         raise Broken(
             f"engines did not end: processes {[process.pid for process in left]}, ports still taken {taken}",
@@ -152,11 +185,11 @@ def stop(engines: Sequence[EngineProcess]) -> None:
         log.info("stopped: %s", ", ".join(engine.name for engine in engines))
 
 
-def _left(engines: Sequence[EngineProcess]) -> list[psutil.Process]:
+def _left(engines: Sequence[EngineProcess | RecordedProcess]) -> list[psutil.Process]:
     return [process for engine in engines for process in engine.alive()]
 
 
-def _wait_until_gone(engines: Sequence[EngineProcess], timeout_s: float) -> None:
+def _wait_until_gone(engines: Sequence[EngineProcess | RecordedProcess], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while _left(engines) and time.monotonic() < deadline:
         for engine in engines:

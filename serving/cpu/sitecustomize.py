@@ -1,11 +1,10 @@
 """Loaded by every engine process on a machine without a GPU, through PYTHONPATH, before anything else.
 
 What this folder is: SGLang's wheel reaches its CPU path only through two packages that no CPU wheel carries: the CPU
-build of `sgl_kernel`, and `triton`. The packages beside this file let the unmodified wheel import. The few operators
-that a tiny `glm4_moe` calls are plain torch; every other name raises when it is called, with its name. What runs is the
-real scheduler, batching, cache, HTTP server and metrics. It says nothing about the speed of GPU kernels.
-
-Linear attention (KDA) would be a module `sgl_kernel/linear_attention.py`, registered from `sgl_kernel/__init__.py`.
+build of `sgl_kernel`, and `triton`. The packages beside this file let the unmodified wheel import. The operators that a
+tiny `glm4_moe` or `glm5_next` calls are plain torch; `replaced_names.py` says where they are put. Every other name raises
+when it is called, with its name. What runs is the real scheduler, batching, cache, transfer, HTTP server and metrics. It
+says nothing about the speed of GPU kernels.
 """
 
 import importlib.abc
@@ -14,6 +13,8 @@ import importlib.metadata
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+
+from replaced_names import AFTER_IMPORT
 
 SGLANG = "0.5.23"
 
@@ -32,6 +33,37 @@ class _BeforeImport(importlib.abc.MetaPathFinder):
         if name == "torchvision" and not self.kept:
             self.kept.append(declare_torchvision_operators())
         return None
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds the modules of `AFTER_IMPORT` as anybody would, and has them changed once their own code has run."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in AFTER_IMPORT:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _ChangingLoader(spec.loader)
+        return spec
+
+
+class _ChangingLoader(importlib.abc.Loader):
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self.loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        for change in AFTER_IMPORT[module.__name__]:
+            change(module)
+
+    def __getattr__(self, name: str) -> object:
+        """`inspect` asks the loader for the source."""
+        return getattr(self.loader, name)
 
 
 def refuse_other_versions() -> None:
@@ -54,4 +86,4 @@ def declare_torchvision_operators() -> object:
     return library
 
 
-sys.meta_path.insert(0, _BeforeImport())
+sys.meta_path[:0] = [_BeforeImport(), _AfterImport()]

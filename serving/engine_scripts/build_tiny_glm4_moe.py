@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import Glm4MoeConfig, Glm4MoeForCausalLM, PreTrainedTokenizerFast
+from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
+
+sys.path.insert(0, str(Path(__file__).parent))  # with -P a script's folder is not on the path
+from tiny_tokenizer import tokenizer
+from tiny_w8a8 import quantise
 
 SPECIAL = ["<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
 CHAT_TEMPLATE = (
@@ -20,31 +23,11 @@ CHAT_TEMPLATE = (
 )
 
 
-def tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
-    """Special tokens, the 256 bytes, then pairs of bytes in alphabetical order until the vocabulary is full.
-
-    Merges are made up rather than trained: training depends on a corpus, and the ids must be the same everywhere.
-    """
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    letters = [c for c in alphabet if c.isascii() and c.isalpha()]
-    room = vocab_size - len(SPECIAL) - len(alphabet)
-    merges = [(a, b) for a in letters for b in letters][:room]
-    tokens = SPECIAL + alphabet + [a + b for a, b in merges]
-    bpe = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=bpe, eos_token=SPECIAL[0], pad_token=SPECIAL[0], additional_special_tokens=SPECIAL[1:]
-    )
-    fast.chat_template = CHAT_TEMPLATE
-    return fast
-
-
 def model(parameters: dict[str, int]) -> Glm4MoeForCausalLM:
     """Weights are normal(0, 0.05) in bfloat16; norms and biases keep what transformers gives them."""
     torch.manual_seed(parameters["seed"])
     config = Glm4MoeConfig(
-        **{k: v for k, v in parameters.items() if k != "seed"},
+        **{k: v for k, v in parameters.items() if k not in ("seed", "w8a8")},
         n_group=1,
         topk_group=1,
         use_qk_norm=True,
@@ -66,5 +49,7 @@ def model(parameters: dict[str, int]) -> Glm4MoeForCausalLM:
 
 if __name__ == "__main__":
     folder, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
-    tokenizer(asked["vocab_size"]).save_pretrained(folder)
+    tokenizer(asked["vocab_size"], SPECIAL, CHAT_TEMPLATE).save_pretrained(folder)
     model(asked).save_pretrained(folder)
+    if asked.get("w8a8"):
+        quantise(folder)
