@@ -1,0 +1,28 @@
+"""Why a hypothesis is not worth a build. A refusal says nothing about whether the hypothesis is true: nothing was run."""
+
+from enum import StrEnum
+
+from tasks.hypothesis import Hypothesis, Record, Text
+
+
+class RefusedFor(StrEnum):
+    DUPLICATE = "duplicate"
+    NO_CHANGE = "no change"
+    ONLY_RENAMES = "only renames"
+    UNKNOWN_ARGUMENT = "unknown argument"
+    IGNORED_ARGUMENT = "ignored argument"
+    FORBIDDEN_FILE = "forbidden file"
+    UNREADABLE_PATCH = "unreadable patch"
+    WRONG_VERSION = "wrong version"
+    WRONG_QUESTION = "wrong question"
+    EMPTY_PREDICTION = "empty prediction"
+    EMPTY_MECHANISM = "empty mechanism"
+
+
+class Refusal(Record):
+    """`says`: what is wrong, with values in backticks. `hint`: what would be let through."""
+
+    hypothesis: Hypothesis
+    reason: RefusedFor
+    says: Text
+    hint: Text
