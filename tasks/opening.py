@@ -14,9 +14,9 @@ def new_experiment(
 ) -> Experiment:
     """Reads the ledger, and writes nothing. Raises `BadInput` when no rung answers the question for this change."""
     plan = make_plan(hypothesis, upto, budget_s, tried(Ledger(ledger_url), hypothesis))
-    return Experiment(hypothesis_id=hypothesis.id, attempt=_new_attempt(), hypothesis=hypothesis, plan=plan)
+    return Experiment(hypothesis_id=hypothesis.id, attempt=new_attempt(), hypothesis=hypothesis, plan=plan)
 
 
-def _new_attempt() -> str:
+def new_attempt() -> str:
     """Sorts by start; the random part keeps two attempts of one second apart."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
