@@ -19,7 +19,7 @@ class ToolCall(Record):
 
 
 class Answer(Record):
-    """`complete`: the message came to its end. `fault`: an error that the server sent instead of an end.
+    """`complete`: the message came to its end. `fault`: an error that the server sent, after which there is no end.
 
     `content_bytes`: of text and arguments. Tokens are None where the response does not say a whole number above 0.
     """
@@ -75,7 +75,7 @@ def _from_events(events: Iterator[dict[str, Any]]) -> Answer:
                 complete = True
             case "error":
                 error = _mapping(event.get("error"))
-                fault = f"{error.get('type')}: {error.get('message')}"
+                fault = " ".join(f"{error.get('type')}: {error.get('message')}".split())[:300]
     return _answer(list(blocks.values()), message, usage, stop, complete, fault)
 
 
@@ -96,7 +96,7 @@ def _answer(
         calls=tuple(ToolCall(name=str(b.get("name")), arguments=_json(str(b.get("input")))) for b in tools),
         stop_reason=stop if isinstance(stop, str) else None,
         model=message["model"] if isinstance(message.get("model"), str) else None,
-        complete=complete,
+        complete=complete and fault is None,
         fault=fault,
         input_tokens=inputs,
         output_tokens=_count(usage.get("output_tokens")),

@@ -15,6 +15,8 @@ from tasks.spending import Call, CallEnd, Spent, Tokens, believable, cap_in_the_
 
 log = logging.getLogger(__name__)
 TRIES = 4  # of one ask, if the endpoint is busy, out of reach, or breaks off
+# Errors inside a stream, after its status was 200, that asking again would not change.
+NO_USE = ("invalid_request_error", "authentication_error", "permission_error", "not_found_error", "billing_error")
 BACKOFF_S = 1.0  # doubles; where a busy server does not say how long to wait
 
 
@@ -80,8 +82,9 @@ class Line:
     def _counted(self, reply: Reply, answer: Answer, prompt_bytes: int, size: int) -> Call:
         """The call as it enters the account. A message without its end was broken off, whatever the connection says."""
         whole = reply.ended is not CallEnd.ANSWERED or answer.complete
+        no_use = (answer.fault or "").startswith(NO_USE)
         made = Call(
-            ended=reply.ended if whole else CallEnd.BROKEN_OFF,
+            ended=reply.ended if whole else CallEnd.TURNED_DOWN if no_use else CallEnd.BROKEN_OFF,
             status=reply.status,
             says=reply.says if whole else answer.fault or "the response ended before the message did",
             wall_s=reply.wall_s,

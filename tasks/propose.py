@@ -100,12 +100,22 @@ def tool_for(subject: Subject) -> dict[str, Any]:
     from anthropic import transform_schema  # takes seconds, and only those who ask a model need it
 
     description = "Propose hypotheses; each is checked against the schema and challenged before anything is built."
-    return {
-        "name": TOOL,
-        "description": description,
-        "strict": True,
-        "input_schema": transform_schema(schema_of(subject)),
-    }
+    schema = in_one_piece(transform_schema(schema_of(subject)))
+    return {"name": TOOL, "description": description, "strict": True, "input_schema": schema}
+
+
+def in_one_piece(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without references: SGLang lays the schema into a larger one, in which they would point nowhere."""
+    parts = schema.get("$defs", {})
+
+    def whole(node: Any) -> Any:
+        if isinstance(node, dict):
+            named = parts[node["$ref"].rsplit("/", 1)[-1]] if "$ref" in node else {}
+            return {key: whole(x) for key, x in {**named, **node}.items() if key not in ("$ref", "$defs")}
+        return [whole(x) for x in node] if isinstance(node, list) else node
+
+    result: dict[str, Any] = whole(schema)
+    return result
 
 
 def keep(proposals: Proposals, ledger: Ledger, attempt: str) -> None:
