@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 
 from tasks.brief import brief
+from tasks.history import refusals
 from tasks.ledger import Contents
 from tasks.records import (
     Digest,
@@ -46,9 +47,7 @@ def experiment_entries(subject: Subject, found: Sequence[Experiment]) -> Entries
 
 def refusal_entries(subject: Subject, contents: Contents) -> Entries:
     """Refusals of hypotheses about the target, the newest first, each once."""
-    stored = sorted((e for e in contents.entries if e.kind == "refusal"), key=lambda e: e.written_at, reverse=True)
-    refusals = [Refusal.model_validate(entry.record) for entry in stored]
-    texts = [refusal_text(x) for x in refusals if subject.about(x.hypothesis.target)]
+    texts = [refusal_text(x) for x in reversed(refusals(contents)) if subject.about(x.hypothesis.target)]
     return Entries(texts=tuple(dict.fromkeys(texts)))
 
 

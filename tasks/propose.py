@@ -14,7 +14,7 @@ from tasks.endpoint import endpoint_of
 from tasks.findings_text import refusal_text
 from tasks.ledger import Ledger
 from tasks.model_file import load_model_file
-from tasks.opening import new_attempt
+from tasks.opening import keep_refusal, new_attempt
 from tasks.past import past_of
 from tasks.prompt import prompt_for
 from tasks.proposal import TOOL, read_proposals, schema_of
@@ -36,7 +36,7 @@ def ask_for(target: str, n: int, ledger: Ledger, environment: Mapping[str, str])
     subject, line = ready_to_ask(target, environment)
     ledger.check_writable()
     proposals = propose(subject, n, ledger, line)
-    keep(proposals, ledger, new_attempt())
+    keep(proposals, ledger)
     return proposals
 
 
@@ -118,8 +118,8 @@ def in_one_piece(schema: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def keep(proposals: Proposals, ledger: Ledger, attempt: str) -> None:
+def keep(proposals: Proposals, ledger: Ledger) -> None:
     """The account of the ask, and each refusal under its hypothesis, into the ledger. Raises `Broken`."""
-    ledger.append(proposals.id, attempt, proposals)
+    ledger.append(proposals.id, new_attempt(), proposals)
     for refusal in proposals.refused:
-        ledger.append(refusal.hypothesis.id, attempt, refusal)
+        keep_refusal(ledger, refusal)

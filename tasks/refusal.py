@@ -19,8 +19,16 @@ class RefusedFor(StrEnum):
     EMPTY_MECHANISM = "empty mechanism"
 
 
-class Refusal(Record):
+class Objection(Record):
     """`says`: what is wrong, with values in backticks. `hint`: what would be let through."""
+
+    reason: RefusedFor
+    says: Text
+    hint: Text
+
+
+class Refusal(Record):
+    """An objection to a hypothesis, as the ledger keeps it."""
 
     hypothesis: Hypothesis
     reason: RefusedFor

@@ -40,6 +40,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     written = written.replace("../hoist_gate.py", str(KDA / "hoist_gate.py"))
     for title in "012":
         document = yaml.safe_load(written) | {"title": title}
+        document["change"]["launch"] = {"num_warps": 2 ** int(title)}
         (tmp_path / f"{title}.yaml").write_text(yaml.safe_dump(document))
     path = tmp_path / "campaign.yaml"
     path.write_text(yaml.safe_dump({"title": "night", "hypotheses": ["[0-9].yaml"], "budget": {"experiments": 2}}))
