@@ -40,7 +40,7 @@ def read_answer(body: bytes) -> Answer:
     text = body.decode("utf-8", "replace")
     if not text.lstrip().startswith("{"):
         return _from_events(_events(text))
-    message = _mapping(_json(text))
+    message = _mapping(read_json(text))
     if message.get("type") != "message":
         return Answer(fault="the response is no message")
     blocks = [_mapping(block) for block in _list(message.get("content"))]
@@ -93,7 +93,7 @@ def _answer(
     inputs = _count(usage.get("input_tokens"), *(usage.get(name) or 0 for name in hidden))
     return Answer(
         text="\n".join(texts),
-        calls=tuple(ToolCall(name=str(b.get("name")), arguments=_json(str(b.get("input")))) for b in tools),
+        calls=tuple(ToolCall(name=str(b.get("name")), arguments=read_json(str(b.get("input")))) for b in tools),
         stop_reason=stop if isinstance(stop, str) else None,
         model=message["model"] if isinstance(message.get("model"), str) else None,
         complete=complete and fault is None,
@@ -108,12 +108,12 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
     """The data of server-sent events that are JSON objects; each names its own type, so the `event:` lines say no more."""
     for line in text.splitlines():
         if line.startswith("data:"):
-            event = _json(line.removeprefix("data:"))
+            event = read_json(line.removeprefix("data:"))
             if isinstance(event, dict):
                 yield event
 
 
-def _json(text: str) -> Any:
+def read_json(text: str) -> Any:
     """None for what is no JSON."""
     try:
         return json.loads(text, parse_constant=lambda _: None)

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from serving.documents import validate
 from serving.errors import BadInput
-from tasks.answer import Answer
+from tasks.answer import Answer, read_json
 from tasks.hypothesis_file import HypothesisFile, Part, Stated, hypothesis_of
 from tasks.plan import ANSWERS, OF_GPU_KERNELS
 from tasks.records import Hypothesis, Question, Record, Scalar, Text
@@ -101,14 +101,14 @@ def schema_of(subject: Subject) -> dict[str, Any]:
 def read_proposals(answer: Answer, subject: Subject, ids: Sequence[str], most: int) -> Reading:
     """The hypotheses in an answer, origin `model`. `ids`: of the experiments that may be a parent. More than `most`
     proposals are not read."""
-    calls = [call for call in answer.calls if call.name == TOOL]
     if answer.stop_reason == "max_tokens":
         return Reading(faults=("the answer was cut off at the limit of tokens: propose fewer, or a smaller change",))
-    if not calls:
-        return Reading(faults=(f"the answer does not use the tool `{TOOL}`",))
+    arguments = _arguments(answer)
+    if arguments is None:
+        return Reading(faults=(f"the answer does not use the tool `{TOOL}` with arguments that are JSON",))
     hypotheses: list[Hypothesis] = []
     faults: list[str] = []
-    for number, written in enumerate(_listed(calls[0].arguments, faults), 1):
+    for number, written in enumerate(_listed(arguments, faults), 1):
         if number > most:
             faults.append(f"{most} proposals were asked for, and the rest was not read")
             break
@@ -117,6 +117,17 @@ def read_proposals(answer: Answer, subject: Subject, ids: Sequence[str], most: i
         except BadInput as error:
             faults.append(f"{error.message} ({error.hint})")
     return Reading(hypotheses=tuple(hypotheses), faults=tuple(faults))
+
+
+def _arguments(answer: Answer) -> JsonValue:
+    """Of the tool, or None. A server without a parser for its model's calls (SGLang without `tool-call-parser`) leaves the
+    call in the text, as `[{"name": …, "parameters": …}]`."""
+    for call in answer.calls:
+        if call.name == TOOL:
+            return call.arguments
+    written = read_json(answer.text)
+    call = written[0] if isinstance(written, list) and written else None
+    return call.get("parameters") if isinstance(call, dict) and call.get("name") == TOOL else None
 
 
 def _listed(arguments: JsonValue, faults: list[str]) -> list[JsonValue]:

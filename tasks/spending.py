@@ -91,6 +91,20 @@ def spent_on(calls: Iterable[Call], price: Price | None) -> Spent:
     )
 
 
+def total_spent(several: Iterable[Spent]) -> Spent:
+    """Of several asks; what is unknown in one is unknown in all."""
+    listed = list(several)
+    return Spent(
+        calls=sum(x.calls for x in listed),
+        wall_s=sum(x.wall_s for x in listed),
+        input_tokens=_whole(x.input_tokens for x in listed),
+        output_tokens=_whole(x.output_tokens for x in listed),
+        usd=known_sum(x.usd for x in listed),
+        most_tokens=_whole(x.most_tokens for x in listed),
+        most_usd=known_sum(x.most_usd for x in listed),
+    )
+
+
 def cap_in_the_way(spent: Spent, elapsed_s: float, caps: Caps, price: Price | None, coming: Tokens) -> str | None:
     """Which cap forbids another call that may use as much as `coming`, or None."""
     if spent.calls >= caps.calls:

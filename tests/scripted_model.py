@@ -129,7 +129,9 @@ def events(message: dict[str, Any]) -> list[dict[str, Any]]:
         told.append({"type": "content_block_start", "index": index, "content_block": empty})
         third = len(whole) // 3 + 1
         for part in (whole[:third], whole[third : 2 * third], whole[2 * third :]):
-            delta = {"type": "text_delta", "text": part} if is_text else {"type": "input_json_delta", "partial_json": part}
+            delta = (
+                {"type": "text_delta", "text": part} if is_text else {"type": "input_json_delta", "partial_json": part}
+            )
             told.append({"type": "content_block_delta", "index": index, "delta": delta})
         told.append({"type": "content_block_stop", "index": index})
     ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
