@@ -32,7 +32,7 @@ class Line:
     ) -> None:
         self.endpoint, self.bounds, self.send, self.wait = endpoint, bounds, send, wait
         self.price = bounds.price_of(endpoint.model)
-        self.began = time.monotonic()
+        self.began: float | None = None
         self.calls: list[Call] = []
         self.answered_as: list[str] = []
         self.ended, self.says = Ended.FINISHED, ""
@@ -43,6 +43,7 @@ class Line:
 
     def ask(self, prompt: Prompt, tool: Mapping[str, Any]) -> Answer | None:
         """The next whole answer, or None once the line is dead."""
+        self.began = self.began or time.monotonic()  # loading the client is not asking
         request = self._request(prompt, tool)
         size = len(json.dumps(request, ensure_ascii=False).encode())
         for attempt in range(TRIES):
@@ -73,8 +74,8 @@ class Line:
 
     def _may_call(self, size: int) -> bool:
         coming = Tokens(input=size, output=self.bounds.answer_tokens)
-        elapsed = time.monotonic() - self.began
-        cap = cap_in_the_way(self.spent, elapsed, self.bounds.caps, self.price, coming)
+        elapsed_s = self.bounds.caps.seconds - self._left_s()
+        cap = cap_in_the_way(self.spent, elapsed_s, self.bounds.caps, self.price, coming)
         if cap is not None:
             self._stop(Ended.CAP, cap)
         return cap is None
@@ -110,7 +111,7 @@ class Line:
         return True
 
     def _left_s(self) -> float:
-        return self.began + self.bounds.caps.seconds - time.monotonic()
+        return (self.began or time.monotonic()) + self.bounds.caps.seconds - time.monotonic()
 
     def _stop(self, ended: Ended, says: str) -> None:
         self.ended, self.says = ended, says

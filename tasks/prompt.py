@@ -26,6 +26,7 @@ from tasks.subject import KernelSubject, Subject
 
 PROMPTS = Path(__file__).resolve().parent / "prompts"
 MARK_CHARS = 16
+LAST_LINE_BYTES = 800  # kept for what was left out: at most one phrase for each section
 
 
 class Section(Record):
@@ -57,7 +58,8 @@ def prompt_for(subject: Subject, contents: Contents, n: int, bounds: ModelFile, 
     told = (Section(name="your last answer", entries=tuple(feedback), required=True),) if feedback else ()
     sections = (*told, *_needed(subject), *_memory(subject, contents, experiments, bounds), *_background(subject))
     system = (PROMPTS / "rules.md").read_text()
-    room = bounds.prompt_tokens * BYTES_PER_TOKEN - len(system.encode()) - len(_head(subject, n, "0" * MARK_CHARS))
+    head = _head(subject, n, "0" * MARK_CHARS)
+    room = bounds.prompt_tokens * BYTES_PER_TOKEN - len((system + head).encode()) - LAST_LINE_BYTES
     kept = _fitted([x for x in sections if x.entries or x.left_out], room)
     mark = digest([section.model_dump() for section in kept])[:MARK_CHARS]
     left_out = tuple(what for section in kept for what in section.left_out)
@@ -143,7 +145,6 @@ def _fitted(sections: Sequence[Section], room: int) -> list[Section]:
         said = (*section.left_out, *([f"{left} of {len(section.entries)} of `{section.name}`"] if left else []))
         kept.append(section.model_copy(update={"entries": section.entries[:count], "left_out": said}))
         room -= len(_shown(kept[-1], "0" * MARK_CHARS).encode()) + 2 if count else 0
-        room -= sum(len(what.encode()) + 2 for what in said)
     return kept
 
 

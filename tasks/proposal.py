@@ -126,8 +126,8 @@ def _arguments(answer: Answer) -> JsonValue:
         if call.name == TOOL:
             return call.arguments
     written = read_json(answer.text)
-    call = written[0] if isinstance(written, list) and written else None
-    return call.get("parameters") if isinstance(call, dict) and call.get("name") == TOOL else None
+    first = written[0] if isinstance(written, list) and written else None
+    return first.get("parameters") if isinstance(first, dict) and first.get("name") == TOOL else None
 
 
 def _listed(arguments: JsonValue, faults: list[str]) -> list[JsonValue]:

@@ -4,14 +4,13 @@ what comes; it says nothing about any real model."""
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 KEY = "sk-scripted-0123456789-never-in-a-record"
 MODEL = "scripted-1"
-Say = Callable[[bytes], object]
 
 
 @dataclass
@@ -19,6 +18,7 @@ class Turn:
     """What the server does with one request. `streams`: as events, even if not asked; None: as asked.
 
     `drops_after`: so many events, then the connection goes. `hangs`: nothing comes until the server is closed.
+    `drips`: pings without end.
     `usage`: None takes it away; by default it is what the texts make at four bytes to a token. `raw`: a body as it stands.
     """
 
@@ -29,6 +29,7 @@ class Turn:
     streams: bool | None = None
     drops_after: int | None = None
     hangs: bool = False
+    drips: bool = False
     usage: object = "counted"
     raw: bytes | None = None
 
@@ -108,6 +109,8 @@ class ScriptedModel:
             return
         handler.send_header("content-type", "text/event-stream")
         handler.end_headers()
+        while turn.drips and not self.closed.wait(0.02):
+            handler.wfile.write(b'event: ping\ndata: {"type": "ping"}\n\n')
         for event in events(message)[: turn.drops_after]:
             handler.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
 

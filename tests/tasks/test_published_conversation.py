@@ -52,9 +52,8 @@ def turn(name: str, **changes: object) -> Turn:
     """The hypothesis of the catalogue with that name, as a model would state it."""
     stated = yaml.safe_load((REPLAY / "hypotheses" / f"{name}.yaml").read_text())
     said = {key: stated[key] for key in ("title", "rationale", "question", "prediction", "mechanism")}
-    return proposing(
-        {**said, "source": (REPLAY / f"{name}.py").read_text() if "source" not in changes else None, **changes}
-    )
+    source = None if "source" in changes else (REPLAY / f"{name}.py").read_text()
+    return proposing({**said, "source": source, **changes})
 
 
 def climbed(hypothesis: Hypothesis, url: str) -> Experiment:
@@ -87,7 +86,6 @@ def test_three_proposals_in_turn_each_knowing_what_came_of_the_last(folder: Path
                 assert earlier.verdict.reason in sent
                 assert all(finding.implies in sent for finding in earlier.verdict.findings[:1])
             ended.append(climbed(hypothesis, url))
-    print([(e.verdict.outcome, e.verdict.reason) for e in ended if e.verdict])
     replay, division, hoist = (e.verdict for e in ended)
     assert replay
     assert replay.outcome is Outcome.PASSED
