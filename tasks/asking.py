@@ -49,7 +49,7 @@ class Line:
         for attempt in range(TRIES):
             if not self._may_call(size):
                 return None
-            reply = self.send(self.endpoint, request, self._left_s())
+            reply = self._sent(request, prompt.size_bytes, size)
             answer = read_answer(reply.body)
             made = self._counted(reply, answer, prompt.size_bytes, size)
             if made.ended is CallEnd.ANSWERED:
@@ -61,6 +61,16 @@ class Line:
                 return None
         self._stop(Ended.UNAVAILABLE, f"{TRIES} tries: {self.calls[-1].says}")
         return None
+
+    def _sent(self, request: Mapping[str, Any], prompt_bytes: int, size: int) -> Reply:
+        """A call that is interrupted enters the account, too."""
+        began = time.monotonic()
+        try:
+            return self.send(self.endpoint, request, self._left_s())
+        except BaseException:
+            cut = Reply(CallEnd.BROKEN_OFF, "interrupted", wall_s=time.monotonic() - began)
+            self._counted(cut, Answer(), prompt_bytes, size)
+            raise
 
     def _request(self, prompt: Prompt, tool: Mapping[str, Any]) -> dict[str, Any]:
         return {

@@ -53,10 +53,10 @@ class Prompt(Record):
 
 
 def prompt_for(subject: Subject, contents: Contents, n: int, bounds: ModelFile, feedback: Sequence[str] = ()) -> Prompt:
-    """`feedback`: what was wrong with the answer before. Raises `BadInput` if what must be in it does not fit."""
+    """`feedback`: what was wrong with the answers before. Raises `BadInput` if what must be in it does not fit."""
     experiments = experiment_entries(subject, attempts(contents))
-    told = (Section(name="your last answer", entries=tuple(feedback), required=True),) if feedback else ()
-    sections = (*told, *_needed(subject), *_memory(subject, contents, experiments, bounds), *_background(subject))
+    told = (Section(name="your answers so far", entries=tuple(feedback)),) if feedback else ()
+    sections = (*_needed(subject), *told, *_memory(subject, contents, experiments, bounds), *_background(subject))
     system = (PROMPTS / "rules.md").read_text()
     head = _head(subject, n, "0" * MARK_CHARS)
     room = bounds.prompt_tokens * BYTES_PER_TOKEN - len((system + head).encode()) - LAST_LINE_BYTES

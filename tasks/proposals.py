@@ -17,6 +17,7 @@ class Ended(StrEnum):
     CAP = "a cap was reached"
     TURNED_DOWN = "the endpoint turned the request down"
     UNAVAILABLE = "the endpoint did not answer"
+    INTERRUPTED = "interrupted"
 
 
 class Proposals(Record):

@@ -5,6 +5,7 @@ chat history: what was learnt stands in the ledger and in the catalogue.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from serving.errors import BadInput
@@ -12,12 +13,12 @@ from tasks.asking import Line
 from tasks.challenge import challenge
 from tasks.endpoint import endpoint_of
 from tasks.findings_text import refusal_text
-from tasks.ledger import Ledger
+from tasks.ledger import Contents, Ledger
 from tasks.model_file import load_model_file
 from tasks.opening import keep_refusal, new_attempt
-from tasks.past import past_of
-from tasks.prompt import prompt_for
-from tasks.proposal import TOOL, read_proposals, schema_of
+from tasks.past import Past, past_of
+from tasks.prompt import Prompt, prompt_for
+from tasks.proposal import TOOL, Reading, read_proposals, schema_of
 from tasks.proposals import Ended, Proposals
 from tasks.records import Hypothesis, digest
 from tasks.refusal import Refusal
@@ -32,60 +33,86 @@ def ready_to_ask(target: str, environment: Mapping[str, str]) -> tuple[Subject, 
 
 
 def ask_for(target: str, n: int, ledger: Ledger, environment: Mapping[str, str]) -> Proposals:
-    """Ask about a target and keep what came of it. Raises `BadInput`, or `Broken` if the ledger fails."""
+    """Ask the model of the environment about a target. Raises as `propose` does."""
     subject, line = ready_to_ask(target, environment)
     ledger.check_writable()
-    proposals = propose(subject, n, ledger, line)
+    return propose(subject, n, ledger, line)
+
+
+def propose(subject: Subject, n: int, ledger: Ledger, line: Line) -> Proposals:
+    """Ask until `n` hypotheses are accepted, or the asks or a cap end. What came of it is in the ledger when this returns,
+    or when it is interrupted after a call.
+
+    Raises `BadInput` if the prompt does not fit, or the caps do not allow a first call; `Broken` if the ledger fails.
+    """
+    contents, heard = ledger.read(), _Heard(past_of(ledger))
+    first = prompt_for(subject, contents, n, line.bounds)
+    try:
+        ended, says = _asked(subject, n, contents, line, heard)
+    except BaseException as error:  # Ctrl-C, or a fault of ours: what was spent is spent
+        if line.calls:
+            keep(_record(subject, n, first, line, heard, Ended.INTERRUPTED, type(error).__name__), ledger)
+        raise
+    if not line.calls:
+        raise BadInput(f"no call may be made: {says}", "raise the cap in the model file, or lower `answer_tokens`")
+    proposals = _record(subject, n, first, line, heard, ended, says)
     keep(proposals, ledger)
     return proposals
 
 
-def propose(subject: Subject, n: int, ledger: Ledger, line: Line) -> Proposals:
-    """Ask until `n` hypotheses are accepted, or the asks or a cap end. Reads the ledger and writes nothing.
+@dataclass
+class _Heard:
+    """What the answers so far came to. `past` knows the accepted, so that none is accepted twice."""
 
-    Raises `BadInput` if the prompt does not fit, or the caps do not allow a first call.
-    """
-    past, contents = past_of(ledger), ledger.read()
-    accepted: list[Hypothesis] = []
-    refused: list[Refusal] = []
-    faults: list[str] = []
+    past: Past
+    accepted: list[Hypothesis] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def take(self, reading: Reading) -> bool:
+        """Challenge what was read; whether all of it was fit."""
+        wrong = len(self.faults) + len(self.refused)
+        self.faults += reading.faults
+        for hypothesis in reading.hypotheses:
+            refusal = challenge(hypothesis, self.past)
+            if refusal is None:
+                self.accepted.append(hypothesis)
+                self.past = self.past.with_accepted(hypothesis)
+            else:
+                self.refused.append(refusal)
+        return wrong == len(self.faults) + len(self.refused)
+
+    def told(self) -> list[str]:
+        """What the next ask says of the answers before."""
+        return [*self.faults, *map(refusal_text, self.refused), *(f"accepted: `{x.title}`" for x in self.accepted)]
+
+
+def _asked(subject: Subject, n: int, contents: Contents, line: Line, heard: _Heard) -> tuple[Ended, str]:
+    """Why the asking ended, and what there is to say of it."""
     tool = tool_for(subject)
-    first = prompt = prompt_for(subject, contents, n, line.bounds)
-    ended, says = Ended.ASKED_OUT, ""
-    for ask in range(ASKS):
-        if ask:
-            told = [*faults, *map(refusal_text, refused), *(f"accepted: `{x.title}`" for x in accepted)]
-            prompt = prompt_for(subject, contents, n - len(accepted), line.bounds, told)
+    for _ in range(ASKS):
+        wanted = n - len(heard.accepted)
+        prompt = prompt_for(subject, contents, wanted, line.bounds, heard.told())
         answer = line.ask(prompt, tool)
         if answer is None:
-            ended, says = line.ended, line.says
-            break
+            return line.ended, line.says
         if answer.stop_reason == "refusal":
-            ended, says = Ended.DECLINED, " ".join(answer.text.split())[:300]
-            break
-        reading = read_proposals(answer, subject, prompt.ids, n - len(accepted))
-        before = len(faults) + len(refused)
-        faults += reading.faults
-        for hypothesis in reading.hypotheses:
-            refusal = challenge(hypothesis, past)
-            if refusal is None:
-                accepted.append(hypothesis)
-                past = past.with_accepted(hypothesis)
-            else:
-                refused.append(refusal)
-        if len(accepted) >= n or len(faults) + len(refused) == before:
-            ended = Ended.FINISHED
-            break
-    if not line.calls:
-        raise BadInput(f"no call may be made: {says}", "raise the cap in the model file, or lower `answer_tokens`")
+            return Ended.DECLINED, " ".join(answer.text.split())[:300]
+        fit = heard.take(read_proposals(answer, subject, prompt.ids, wanted))
+        if fit or len(heard.accepted) >= n:
+            return Ended.FINISHED, ""
+    return Ended.ASKED_OUT, ""
+
+
+def _record(subject: Subject, n: int, first: Prompt, line: Line, heard: _Heard, ended: Ended, says: str) -> Proposals:
     return Proposals(
         target=subject.name,
         model=line.endpoint.model,
         n=n,
         prompt_digest=digest([first.system, first.user]),
-        accepted=tuple(accepted),
-        refused=tuple(refused),
-        faults=tuple(faults),
+        accepted=tuple(heard.accepted),
+        refused=tuple(heard.refused),
+        faults=tuple(heard.faults),
         left_out=first.left_out,
         ended=ended,
         says=says,

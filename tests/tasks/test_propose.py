@@ -17,14 +17,14 @@ from serving.errors import BadInput
 from tasks.answer import MOST_BYTES
 from tasks.asking import Line
 from tasks.build import build_kernel
-from tasks.endpoint import endpoint_of
+from tasks.endpoint import Reply, endpoint_of
 from tasks.history import refusals
 from tasks.ledger import Ledger
 from tasks.model_file import Caps, ModelFile, Price
 from tasks.problem import KERNELS, Problem, load_problem
 from tasks.proposals import Ended, Proposals, best
 from tasks.proposals_text import proposals_markdown, proposals_text
-from tasks.propose import ask_for, in_one_piece, keep, propose
+from tasks.propose import ask_for, in_one_piece, propose
 from tasks.records import KernelCandidate, digest
 from tasks.refusal import RefusedFor
 from tasks.spending import CallEnd
@@ -144,7 +144,6 @@ def test_what_is_refused_is_a_record_and_is_told_to_the_model_now_and_in_the_nex
         _,
     ):
         ended = asked(line, tmp_path)
-        keep(ended, ledger)
         asked(Line(line.endpoint, BOUNDS), tmp_path)
     (refusal,) = ended.refused
     assert refusal.reason in (RefusedFor.ONLY_RENAMES, RefusedFor.NO_CHANGE)
@@ -224,6 +223,31 @@ def test_what_does_not_end_is_ended_by_the_cap_on_seconds(tmp_path: Path, turn: 
         ended = asked(line, tmp_path)
     assert (ended.ended, [call.ended for call in ended.calls], waits) == (Ended.CAP, [CallEnd.TIMED_OUT], [])
     assert ended.spent.output_tokens is None
+
+
+def test_an_interrupted_ask_leaves_its_account(tmp_path: Path) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with scripted(failing(529, "overloaded_error")) as (_, line, _w):
+        line.wait = interrupt
+        with pytest.raises(KeyboardInterrupt):
+            asked(line, tmp_path)
+    (entry,) = Ledger(f"file://{tmp_path}/ledger").read().entries
+    assert (entry.kind, entry.record["ended"], len(entry.record["calls"])) == ("proposals", "interrupted", 1)
+
+
+def test_an_interrupted_call_is_charged_with_all_that_it_could_have_used(tmp_path: Path) -> None:
+    def interrupted(*_: object) -> Reply:
+        raise KeyboardInterrupt
+
+    with scripted() as (_, line, _w):
+        line.send = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            asked(line, tmp_path)
+    assert [(call.ended, call.says) for call in line.calls] == [(CallEnd.BROKEN_OFF, "interrupted")]
+    assert line.spent.output_tokens is None
+    assert line.spent.most_tokens
 
 
 def test_an_endpoint_that_is_not_there_is_not_reached(tmp_path: Path) -> None:
