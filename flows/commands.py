@@ -12,11 +12,13 @@ import httpx
 from flows import local
 from serving.errors import BadInput, Broken
 from tasks.brief import brief
+from tasks.challenge import challenge
 from tasks.check import check
 from tasks.history import attempts, latest, refusals
 from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger, default_url
 from tasks.opening import new_experiment, refuse
+from tasks.past import past_of
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
 from tasks.report import block_lines, change, place_of, plan_text, refusal_line, refusal_text, verdict_text
@@ -50,6 +52,9 @@ def run_hypothesis(
     check_edit(hypothesis)
     if only_plan:
         click.echo(plan_text(plan))
+        refusal = challenge(hypothesis, past_of(Ledger(url)))
+        if refusal is not None:
+            click.echo(f"it would be refused: {refusal.reason}: {refusal.says}\nhint: {refusal.hint}", err=True)
         write(json_file, plan)
         return None
     click.echo(plan_text(plan), err=True)

@@ -89,26 +89,26 @@ def _duplicate(hypothesis: Hypothesis, problem: Problem | None, past: Past) -> O
         if asked.question is not hypothesis.question or not _same_target(asked, hypothesis, problem):
             continue
         if asked.change == hypothesis.change or (meant is not None and _meaning(asked, problem) == meant):
+            look = f"; `infra-agent ledger show {asked.id[:12]}` says what came of it" if earlier.stored else ""
             return Objection(
                 reason=RefusedFor.DUPLICATE,
                 says=f"`{asked.id[:12]}` (`{asked.title}`) asked this of the same change: {earlier.says}",
-                hint=f"`infra-agent ledger show {asked.id[:12]}` says what came of it; change something else",
+                hint=f"change something else{look}",
             )
     return None
 
 
 def _same_target(one: Hypothesis, other: Hypothesis, problem: Problem | None) -> bool:
     """The same incumbent, in the same form however its launch options are spelled."""
-    if problem is None or not isinstance(one.target, KernelTarget) or not isinstance(other.target, KernelTarget):
-        return one.target == other.target
-    alike = {"incumbent_launch": {}}
-    if one.target.model_copy(update=alike) != other.target.model_copy(update=alike):
-        return False
-    forms = {
-        of_kernel(problem, problem.incumbent.model_copy(update={"launch": x.target.incumbent_launch}))
-        for x in (one, other)
-    }
-    return len(forms) == 1
+    ours, theirs = one.target, other.target
+    if problem is None or not isinstance(ours, KernelTarget) or not isinstance(theirs, KernelTarget):
+        return ours == theirs
+    bare = [target.model_copy(update={"incumbent_launch": {}}) for target in (ours, theirs)]
+    forms = [
+        of_kernel(problem, problem.incumbent.model_copy(update={"launch": target.incumbent_launch}))
+        for target in (ours, theirs)
+    ]
+    return bare[0] == bare[1] and forms[0] == forms[1]
 
 
 def _meaning(hypothesis: Hypothesis, problem: Problem | None) -> str | None:

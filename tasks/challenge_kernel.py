@@ -1,7 +1,5 @@
 """What is wrong with a kernel candidate before it is compiled: options that nothing takes, and sources that change nothing."""
 
-import re
-
 from serving.errors import BadInput
 from tasks.meaning import of_kernel
 from tasks.normal_form import options_of
@@ -9,15 +7,13 @@ from tasks.problem import Problem
 from tasks.records import KernelCandidate
 from tasks.refusal import Objection, RefusedFor
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.py")
-
 
 def object_to_kernel(problem: Problem, candidate: KernelCandidate) -> Objection | None:
     """The first objection to the candidate beside the incumbent of `problem`, in the form that the target names."""
-    if not _PLAIN_NAME.fullmatch(candidate.source_name):
+    if candidate.source_name in (".", "..") or any(x in candidate.source_name for x in "/\\\0"):
         return Objection(
             reason=RefusedFor.FORBIDDEN_FILE,
-            says=f"`{candidate.source_name}` is no name of one Python file",
+            says=f"`{candidate.source_name}` is no name of one file",
             hint="a candidate is one file without folders, such as `candidate.py`",
         )
     return _unknown_option(problem, candidate) or _same(problem, candidate)

@@ -3,6 +3,7 @@
 import re
 
 from serving.observables import OBSERVABLES
+from tasks.gpus import GPUS
 from tasks.plan import ANSWERS
 from tasks.problem import Problem
 from tasks.records import Hypothesis, Question, Rung
@@ -14,6 +15,7 @@ STATIC = {
         ("warp_instructions", "warp_instructions_unweighted", "mufu", "registers", "programs", "launches", "programs_per_sm",
          "wide_share", "repetitions", "repeated_warp_instructions", "repeated_mufu"), "1",
     ),
+    **{f"waves_{gpu.name.lower()}": "1" for gpu in GPUS},
     "spill_bytes": "B",
     "shared_bytes": "B",
 }  # fmt: skip

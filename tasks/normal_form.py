@@ -8,6 +8,7 @@ one space of names, with all that stands inside it; what is bound outside of fun
 import ast
 import builtins
 import re
+import warnings
 from collections.abc import Mapping
 
 from tasks.records import Scalar
@@ -21,11 +22,12 @@ MODULE = ""
 def normal_form(source: str, options: Mapping[str, Scalar] | None = None) -> str | None:
     """The source in one spelling, with `options` as the defaults of its `run`; None if it is no Python."""
     try:
-        tree = ast.parse(source)
+        tree = _parsed(source)
         _give(tree, options or {})
         for node in ast.walk(tree):
             _strip(node)
-        return ast.unparse(_Renamed(tree).visit(tree))
+        _Renamed(tree).visit(tree)
+        return ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -33,12 +35,18 @@ def normal_form(source: str, options: Mapping[str, Scalar] | None = None) -> str
 def options_of(source: str) -> frozenset[str] | None:
     """The options that `run` takes by name; None where that cannot be told: no Python, no `run`, or any name at all."""
     try:
-        run = _run(ast.parse(source))
+        run = _run(_parsed(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if run is None or run.args.kwarg is not None:
         return None
     return frozenset(argument.arg for argument in (*_defaulted(run.args), *run.args.kwonlyargs))
+
+
+def _parsed(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes and comparisons: the source is another's
+        return ast.parse(source)
 
 
 def _run(tree: ast.Module) -> ast.FunctionDef | None:
@@ -57,7 +65,7 @@ def _give(tree: ast.Module, options: Mapping[str, Scalar]) -> None:
     for given, defaults in ((_defaulted(run.args), run.args.defaults), (run.args.kwonlyargs, run.args.kw_defaults)):
         for place, argument in enumerate(given):
             if argument.arg in options:
-                defaults[place] = ast.Constant(options[argument.arg])  # type: ignore[call-overload]
+                defaults[place] = ast.Constant(options[argument.arg])
 
 
 def _strip(node: ast.AST) -> None:
@@ -133,11 +141,11 @@ class _Renamed(ast.NodeTransformer):
         called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
         if isinstance(called, ast.Name) and called.id not in self.bound[self.space] - self.bound[MODULE]:
             for keyword in call.keywords:
-                if keyword.arg in self.taken.get(called.id, ()):
+                if keyword.arg and keyword.arg in self.taken.get(called.id, ()):
                     keyword.arg = self.name(keyword.arg, called.id)
 
 
-def _parameters(function: ast.FunctionDef) -> frozenset[str | None]:
+def _parameters(function: ast.FunctionDef) -> frozenset[str]:
     a = function.args
     return frozenset(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
 

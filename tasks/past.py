@@ -6,10 +6,11 @@ from tasks.records import Experiment, Hypothesis, Outcome, Record, Text
 
 
 class Asked(Record):
-    """A hypothesis that is settled: `says` is how, such as `REJECTED: no change`."""
+    """A hypothesis that is settled: `says` is how, such as `REJECTED: no change`. `stored`: the ledger has it."""
 
     hypothesis: Hypothesis
     says: Text
+    stored: bool = True
 
 
 class Past(Record):
@@ -20,7 +21,7 @@ class Past(Record):
 
     def with_accepted(self, hypothesis: Hypothesis) -> "Past":
         """As if `hypothesis` had been asked already, so that a second one like it is a duplicate."""
-        asked = Asked(hypothesis=hypothesis, says="accepted a moment ago")
+        asked = Asked(hypothesis=hypothesis, says="accepted a moment ago", stored=False)
         return self.model_copy(update={"settled": (*self.settled, asked)})
 
 

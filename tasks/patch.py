@@ -51,7 +51,9 @@ def _path(written: str) -> str:
 def _edits(hunk: str, python: bool) -> list[Edit]:
     """Runs of changed lines. A run that says the same in another spelling is none."""
     edits: list[Edit] = []
-    after, removed, added = "", [], []
+    after = ""
+    removed: list[str] = []
+    added: list[str] = []
     for line in [*hunk.split("\n")[1:], " "]:
         if line.startswith(("diff ", "index ", "\\")):
             continue
