@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import JsonValue
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from tasks.records import Record
 
+_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue, config=ConfigDict(allow_inf_nan=False))
 MOST_BYTES = 4_000_000  # of a body; a kernel source has some thousand
 
 
@@ -114,10 +115,10 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
 
 
 def read_json(text: str) -> Any:
-    """None for what is no JSON."""
+    """None for what is no JSON, is nested too deeply, or holds half a character."""
     try:
-        return json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
+        return _JSON.validate_json(text.encode("utf-8", "replace"))
+    except ValidationError:
         return None
 
 

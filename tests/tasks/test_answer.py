@@ -83,6 +83,26 @@ def test_arguments_that_are_no_json_are_none() -> None:
     assert answer.calls[0].arguments is None
 
 
+@pytest.mark.parametrize("depth", [200, 300, 1000, 100_000])
+def test_arguments_nested_without_end_are_no_json(depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    whole = json.dumps({**STREAMABLE, "content": [{"type": "tool_use", "name": "propose", "input": "DEEP"}]}).replace(
+        '"DEEP"', nested
+    )
+    delta = {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": nested}}
+    cut = streamed({**STREAMABLE, "content": [{"type": "tool_use", "name": "propose", "input": {}}]}, 3)
+    for body in (whole.encode(), cut + f"data: {json.dumps(delta)}\n\n".encode()):
+        answer = read_answer(body)
+        assert answer.model_dump_json()
+        assert depth < 250 or not any(isinstance(call.arguments, list) for call in answer.calls)
+
+
+def test_half_a_character_comes_no_further() -> None:
+    text = json.dumps({**STREAMABLE, "content": [{"type": "text", "text": "HALF"}]}).replace("HALF", "\\ud800")
+    assert read_answer(text.encode()).text == ""
+    assert not read_answer(text.encode()).complete
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_give_an_answer(body: bytes) -> None:
     assert isinstance(read_answer(b"data: " + body), Answer)

@@ -25,7 +25,7 @@ from tasks.problem import KERNELS, Problem, load_problem
 from tasks.proposals import Ended, Proposals, best
 from tasks.proposals_text import proposals_markdown, proposals_text
 from tasks.propose import ask_for, in_one_piece, propose
-from tasks.records import KernelCandidate, digest
+from tasks.records import Arm, KernelCandidate, digest
 from tasks.refusal import RefusedFor
 from tasks.spending import CallEnd
 from tasks.subject import read_subject
@@ -368,7 +368,8 @@ def test_the_key_is_in_no_record_no_log_no_artifact_and_no_candidate(
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert any(b"proposals" in content for content in written)
     spy = 'import os\nraise RuntimeError(" ".join(sorted(os.environ.values())))\n'
-    build = build_kernel(load_problem("kda_decode"), KernelCandidate(source_name="spy.py", source=spy), digest("spy"))
+    candidate = KernelCandidate(source_name="spy.py", source=spy)
+    build = build_kernel(load_problem("kda_decode"), candidate, digest("spy"), arms=(Arm.CANDIDATE,))
     assert "RuntimeError" in f"{build.failure}{build.log}"
     engine = " ".join(process_environment("cpu").values())
     texts = [
