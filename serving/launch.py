@@ -12,16 +12,21 @@ from types import FrameType
 from serving.checkpoint import Checkpoint, checkpoint
 from serving.derive import derived_environment
 from serving.engine_env import MEETING, engine, process_environment
+from serving.overlay import Overlay
 from serving.process import EngineProcess, start, stop
 from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
 from serving.stack import StackSpec
+from serving.witness import NOTHING, Witness, watched
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server. `pid`: the process that listens. `ready_s`: seconds from start to the first generated token."""
+    """A running server. `pid`: the process that listens. `ready_s`: seconds from start to the first generated token.
+
+    `witness`: what its processes tell of themselves.
+    """
 
     name: str
     base_url: str
@@ -31,6 +36,7 @@ class Server:
     checkpoint: Checkpoint
     ready_s: float
     process: EngineProcess
+    witness: Witness
 
     def ended(self) -> EngineEnded | None:
         """What to raise if the server is no longer there."""
@@ -51,8 +57,12 @@ def running(spec: StackSpec, run_dir: Path, name: str) -> Iterator[Server]:
 
 
 @contextmanager
-def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[dict[str, Server]]:
+def running_together(
+    specs: Mapping[str, StackSpec], run_dir: Path, overlays: Mapping[str, Overlay] | None = None
+) -> Iterator[dict[str, Server]]:
     """All servers by name, started at the same time and all ready; gone when the block is left in whatever way.
+
+    A server with an entry in `overlays` runs that code; what is looked at is the same in every server.
 
     Raises Broken for a taken port, a stranger on it and a timeout, EngineEnded (a Broken) for a server that ends early.
     That one waits until every other server is ready or has ended too, and names the first of `specs` that ended.
@@ -60,10 +70,15 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
     with _terminated_as_exception(), ExitStack() as teardown:
         found = {name: checkpoint(spec.model) for name, spec in specs.items()}
         started: dict[str, EngineProcess] = {}
+        witnesses: dict[str, Witness] = {}
+        laid = overlays or {}
+        watching = next(iter(laid.values()), NOTHING)
         teardown.callback(lambda: stop(list(started.values())))
         for name, spec in specs.items():
+            device = str(spec.roles["server"].arguments.get("device"))
+            witnesses[name], variables = watched(run_dir / name, device, watching, laid.get(name))
             with _signals_held_back():
-                started[name] = _start(name, spec, found[name], run_dir)
+                started[name] = _start(name, spec, found[name], run_dir, variables)
         ready_s = wait_until_ready(specs, started)
         yield {
             name: Server(
@@ -75,17 +90,18 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
                 checkpoint=found[name],
                 ready_s=ready_s[name],
                 process=process,
+                witness=witnesses[name],
             )
             for name, process in started.items()
         }
 
 
-def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path) -> EngineProcess:
+def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path, variables: Mapping[str, str]) -> EngineProcess:
     role, port = spec.roles["server"], spec.port_of("server")
     own = ["--model-path", str(model.folder), "--host", "127.0.0.1", "--port", str(port)]
     command = [str(engine().python), "-P", "-m", "sglang.launch_server", *own, *spec.argv("server")]
     meeting = {MEETING: f"file://{(run_dir / name / 'rendezvous').resolve()}"}
-    decided = {**derived_environment(spec, "server"), **meeting}
+    decided = {**derived_environment(spec, "server"), **meeting, **variables}
     environment = process_environment(str(role.arguments.get("device")), role.environment, decided)
     process = start(name, command, environment, port, run_dir)
     log.info("%s: starting on port %d, log in %s", name, port, process.log_file)

@@ -14,6 +14,7 @@ from serving.observables import OBSERVABLES
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send, write_jsonl
+from serving.witness import Calls
 from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     """One block of traffic on one arm. Request records and both scrapes are kept in the folder of the run."""
     psutil.cpu_percent()
     started_s = run.elapsed_s
+    counted = server.witness.calls()
     before = metrics.scrape(server.base_url)
     batch = send(server.base_url, scenario.traffic, number)
     after = metrics.scrape(server.base_url)
@@ -49,6 +51,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
         **summarise_batch(batch, scenario.objectives),
         **(layers if doubt is None else {layer: Measured(None, doubt) for layer in layers}),
         "machine_cpu_pct": Measured(psutil.cpu_percent()),
+        **summarise_calls(counted, server.witness.calls(), batch.wall_s),
     }
     found = _blocks(whole, arm, scenario.name, order, started_s)
     for part in scenario.traffic.classes:
@@ -59,6 +62,19 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     which = f"noise block {order}" if run.prefix else f"block {order}, {arm}"
     log.info("%s: %s %s, %.1f s", which, scenario.primary, shown, batch.wall_s)
     return found
+
+
+def summarise_calls(before: Mapping[str, Calls], after: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:
+    """Calls of the functions that are counted, their mean time and their share of the block; nothing without any."""
+    if not after:
+        return {}
+    calls = sum(after[name].calls - before[name].calls for name in after)
+    ns = sum(after[name].ns - before[name].ns for name in after)
+    return {
+        "code_calls": Measured(float(calls)),
+        "code_us": Measured(ns / calls / 1e3) if calls else Measured(None, "none was called"),
+        "code_share_pct": Measured(100 * ns / 1e9 / wall_s),
+    }
 
 
 def _blocks(
