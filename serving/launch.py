@@ -1,6 +1,7 @@
 """Starts the servers of a stack, waits until each has generated a token, and always takes them down again."""
 
 import logging
+import shutil
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,6 +73,8 @@ def running_together(
         started: dict[str, EngineProcess] = {}
         witnesses: dict[str, Witness] = {}
         laid = overlays or {}
+        for name in laid:
+            teardown.callback(shutil.rmtree, run_dir / name / "overlay", ignore_errors=True)
         watching = next(iter(laid.values()), NOTHING)
         teardown.callback(lambda: stop(list(started.values())))
         for name, spec in specs.items():

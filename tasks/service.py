@@ -10,7 +10,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from serving import metrics
@@ -117,13 +117,15 @@ def _compare(
         observed.facts = environment(arms.incumbent, arms.scenario, served, resolved[Arm.INCUMBENT])
         proof = prove(arms, servers, resolved, observed.run.folder / "arms.json")
         observed.engagement, observed.fault = proof.engagement, proof.fault
-        log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen}" for e in proof.engagement))
+        _say_engaged(proof.engagement)
         if proof.fault is not None:
             return
         quality = compare_quality(observed.scenario, servers)
         observed.blocks += quality.blocks
         if code is not None:
-            observed.engagement += prove_code(code, servers, observed.run.folder / "code.json")
+            running = prove_code(code, servers, observed.run.folder / "code.json")
+            observed.engagement += running
+            _say_engaged(running)
         if quality.same:
             _warm_up(observed.scenario, servers)
             if code is not None:
@@ -140,6 +142,11 @@ def _compare(
         if ended is None or servers[Arm.INCUMBENT].ended() is not None:
             raise
         raise ended from broken
+
+
+def _say_engaged(proofs: Sequence[Engagement]) -> None:
+    if proofs:
+        log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen[:12]}" for e in proofs))
 
 
 def _warm_up(scenario: Scenario, servers: Mapping[str, Server]) -> None:
