@@ -26,9 +26,10 @@ from tasks.noise import Noise
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
 from tasks.service_arms import Arms, arms_of, prove
 from tasks.service_blocks import Run, send_block
-from tasks.service_code import Code, prove_code
+from tasks.service_code import Code
 from tasks.service_environment import environment, evaluator_digest
 from tasks.service_noise import measure_noise
+from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
 from tasks.service_share import measure_share, predicted_gain
 

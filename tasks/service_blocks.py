@@ -14,7 +14,7 @@ from serving.observables import OBSERVABLES
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send, write_jsonl
-from serving.witness import Calls
+from serving.witness import Calls, Witness
 from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
         **summarise_batch(batch, scenario.objectives),
         **(layers if doubt is None else {layer: Measured(None, doubt) for layer in layers}),
         "machine_cpu_pct": Measured(psutil.cpu_percent()),
-        **summarise_calls(counted, server.witness.calls(), batch.wall_s),
+        **summarise_calls(server.witness, counted, batch.wall_s),
     }
     found = _blocks(whole, arm, scenario.name, order, started_s)
     for part in scenario.traffic.classes:
@@ -64,10 +64,17 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     return found
 
 
-def summarise_calls(before: Mapping[str, Calls], after: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:
-    """Calls of the functions that are counted, their mean time and their share of the block; nothing without any."""
+def summarise_calls(witness: Witness, before: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:
+    """Calls of the functions that are counted since `before`, their mean time and their share of the block.
+
+    Nothing without such functions.
+    """
+    after = witness.calls()
     if not after:
         return {}
+    if witness.device != "cpu":
+        unknown = Measured(None, "on a GPU a call only launches work, and graphs replay without one: take a profile")
+        return dict.fromkeys(("code_calls", "code_us", "code_share_pct"), unknown)
     calls = sum(after[name].calls - before[name].calls for name in after)
     ns = sum(after[name].ns - before[name].ns for name in after)
     return {

@@ -23,7 +23,8 @@ from tasks.judge_service import judge_service
 from tasks.native import NativeSource
 from tasks.problem import load_problem
 from tasks.records import Arm, CodePatch, Outcome
-from tasks.service_code import Code, patch_overlay, prove_code, spliced
+from tasks.service_code import Code, patch_overlay, spliced
+from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
 
 pytestmark = pytest.mark.engine

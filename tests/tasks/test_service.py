@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -350,6 +351,17 @@ def test_blocks_without_a_call_of_the_code_are_broken(setup: Setup, tmp_path: Pa
     judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
     assert judged.outcome is Outcome.BROKEN
     assert "no call" in judged.reason
+
+
+def test_on_a_gpu_calls_of_a_block_say_nothing_and_predict_nothing(setup: Setup, tmp_path: Path) -> None:
+    """A CUDA graph replays a kernel without a call, and a call takes the host as long as a launch does."""
+    engaged(setup, tmp_path)
+    setup.witnesses = {arm: replace(witness, device="cuda") for arm, witness in setup.witnesses.items()}
+    evidence = measure_service(patching(setup), recall=known_noise, code=Code(OURS, ALONE))
+    assert evidence.predicted is None
+    assert set(values(evidence, "code_calls", Arm.CANDIDATE)) == {None}
+    judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
+    assert "no call" not in judged.reason
 
 
 NOT_ENGAGED: dict[str, dict[str, object]] = {

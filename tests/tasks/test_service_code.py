@@ -17,8 +17,9 @@ from tasks.prediction_table import prediction_lines
 from tasks.problem import load_problem
 from tasks.records import Arm, Experiment, Outcome, Rung, ServiceGain
 from tasks.rejudge import fits, load_any_criteria, rules_under
+from tasks.rules import rules_of
 from tasks.service_code import spliced
-from tasks.stages import alone, rules_of
+from tasks.service_share import alone
 
 CPU = load_problem("kda_cpu")
 SHIPPED = CPU.folder / "hypotheses" / "fused_cpp_service.yaml"
