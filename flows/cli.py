@@ -11,9 +11,11 @@ from types import FrameType
 
 import click
 
+from flows.stack_command import stack
+from flows.stack_running import COMMANDS as STACK_COMMANDS
 from serving.errors import BadInput, Broken, InfraAgentError
 
-EXIT = {"PASSED": 0, "REJECTED": 1, "INCONCLUSIVE": 3, "BROKEN": 4}
+EXIT = {"PASSED": 0, "REJECTED": 1, "REFUSED": 1, "INCONCLUSIVE": 3, "BROKEN": 4}
 BAD_INPUT, BROKEN = 2, 4
 RUNGS = ["static", "numerics", "microbench", "overlap", "engine", "service"]
 LEDGER = click.option(
@@ -27,7 +29,7 @@ def cli() -> None:
     """Improve an LLM serving stack one hypothesis at a time.
 
     \b
-    Exit status: 0 passed, 1 rejected, 2 bad input or usage, 3 inconclusive, 4 broken.
+    Exit status: 0 passed, 1 rejected or refused, 2 bad input or usage, 3 inconclusive, 4 broken.
     """
 
 
@@ -74,7 +76,7 @@ def ledger() -> None:
 )
 @LEDGER
 def ledger_list(criteria: Path | None, ledger_url: str | None) -> None:
-    """One line per attempt, oldest first; damaged objects are named."""
+    """One line per attempt, oldest first, then what was refused before a build; damaged objects are named."""
     from flows.commands import list_ledger
 
     list_ledger(ledger_url, criteria)
@@ -182,10 +184,13 @@ def export_flashinfer_trace(problem: str, folder: Path) -> None:
     export_trace(problem, folder)
 
 
+for _command in STACK_COMMANDS:
+    stack.add_command(_command)
+cli.add_command(stack)
+
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.
 PLANNED = {
     "propose": "ask a model for hypotheses",
-    "stack": "validate, import, start and stop a serving stack",
     "timeline": "summarize and compare timelines",
     "promote": "put a winner into service",
     "rollback": "take it out again",

@@ -30,6 +30,16 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
+def pending(pid: int, number: int) -> bool:
+    """Whether a signal was sent to the process and not taken yet."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    waiting = next((line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd:")), "0")
+    return bool(int(waiting, 16) >> (number - 1) & 1)
+
+
 def end_at_once(alive: Callable[[], list[psutil.Process]]) -> set[Path]:
     """Kills them, suspended first so that none starts or makes anything meanwhile; the files they held in shared memory."""
     suspended: set[psutil.Process] = set()

@@ -1,21 +1,19 @@
-"""Starts the servers of a stack, waits until each has generated a token, and always takes them down again."""
+"""Starts single servers at the same time, waits until each has generated a token, and always takes them down again."""
 
 import logging
 import shutil
-import signal
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from serving.checkpoint import Checkpoint, checkpoint
-from serving.derive import derived_environment
-from serving.engine_env import MEETING, engine, process_environment
 from serving.overlay import Overlay
 from serving.process import EngineProcess, start, stop
 from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
+from serving.remains import Note, reap
+from serving.replicas import Replica, replicas_of
+from serving.signals import signals_held_back, terminated_as_exception
 from serving.stack import StackSpec
 from serving.witness import NOTHING, Witness, watched
 
@@ -68,25 +66,30 @@ def running_together(
     Raises Broken for a taken port, a stranger on it and a timeout, EngineEnded (a Broken) for a server that ends early.
     That one waits until every other server is ready or has ended too, and names the first of `specs` that ended.
     """
-    with _terminated_as_exception(), ExitStack() as teardown:
+    with terminated_as_exception(), ExitStack() as teardown:
+        reap()
         found = {name: checkpoint(spec.model) for name, spec in specs.items()}
+        replicas = {name: _server(name, spec, found[name], run_dir) for name, spec in specs.items()}
         started: dict[str, EngineProcess] = {}
         witnesses: dict[str, Witness] = {}
         laid = overlays or {}
+        watching = next(iter(laid.values()), NOTHING)
         for name in laid:
             teardown.callback(shutil.rmtree, run_dir / name / "overlay", ignore_errors=True)
-        watching = next(iter(laid.values()), NOTHING)
+        note = Note.owned(next(iter(specs.values())), replicas, started)
+        teardown.callback(note.forget)
         teardown.callback(lambda: stop(list(started.values())))
-        for name, spec in specs.items():
-            device = str(spec.roles["server"].arguments.get("device"))
+        for name, replica in replicas.items():
+            device = str(specs[name].roles["server"].arguments.get("device"))
             witnesses[name], variables = watched(run_dir / name, device, watching, laid.get(name))
-            with _signals_held_back():
-                started[name] = _start(name, spec, found[name], run_dir, variables)
-        ready_s = wait_until_ready(specs, started)
+            watched_replica = replace(replica, environment={**replica.environment, **variables})
+            with signals_held_back():
+                started[name] = begin(watched_replica, run_dir)
+        ready_s = wait_until_ready(specs, started, note.write)
         yield {
             name: Server(
                 name=name,
-                base_url=f"http://127.0.0.1:{process.port}",
+                base_url=replicas[name].url,
                 pid=process.listener() or process.leader.pid,
                 log_file=process.log_file,
                 argv=specs[name].argv("server"),
@@ -99,44 +102,13 @@ def running_together(
         }
 
 
-def _start(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path, variables: Mapping[str, str]) -> EngineProcess:
-    role, port = spec.roles["server"], spec.port_of("server")
-    own = ["--model-path", str(model.folder), "--host", "127.0.0.1", "--port", str(port)]
-    command = [str(engine().python), "-P", "-m", "sglang.launch_server", *own, *spec.argv("server")]
-    meeting = {MEETING: f"file://{(run_dir / name / 'rendezvous').resolve()}"}
-    decided = {**derived_environment(spec, "server"), **meeting, **variables}
-    environment = process_environment(str(role.arguments.get("device")), role.environment, decided)
-    process = start(name, command, environment, port, run_dir)
-    log.info("%s: starting on port %d, log in %s", name, port, process.log_file)
+def begin(replica: Replica, run_dir: Path) -> EngineProcess:
+    """Starts the replica. Raises Broken when one of its ports is taken."""
+    process = start(replica.name, replica.command, replica.environment, replica.port, run_dir, replica.other_ports)
+    log.info("%s: starting on port %d, log in %s", replica.name, replica.port, process.log_file)
     return process
 
 
-@contextmanager
-def _terminated_as_exception() -> Iterator[None]:
-    """SIGTERM unwinds the stack like Ctrl-C does, where Python lets us say so (the main thread)."""
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not ours:
-        yield
-        return
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """No Ctrl-C between the birth of a process and the note that it must be taken down."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def _server(name: str, spec: StackSpec, model: Checkpoint, run_dir: Path) -> Replica:
+    (replica,) = replicas_of(spec, model.folder, run_dir, server_name=name)
+    return replica

@@ -58,6 +58,15 @@ def listeners(port: int) -> set[int | None]:
     }
 
 
+def listening(pids: set[int]) -> list[tuple[int, str, int]]:
+    """(pid, address, port) of every TCP port on which one of these processes listens."""
+    return [
+        (connection.pid, connection.laddr.ip, connection.laddr.port)
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr and connection.pid in pids
+    ]
+
+
 def _address(port: int) -> str:
     return f"\0infra-agent-port-{port}"
 

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import psutil
 
-from serving.descendants import end_at_once, members, runs, shared_memory_files, shared_memory_of
+from serving.descendants import end_at_once, members, pending, runs, shared_memory_files, shared_memory_of
 from serving.errors import Broken
 from serving.ports import hold_port, listeners, port_is_free
 from serving.recorded_process import RecordedProcess
+from serving.supervisor import RELEASED
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,15 @@ class EngineProcess:
         if self.exit_status() is None:
             self.leader.kill()
 
+    def release(self) -> None:
+        """From now on it outlives this process. Returns when its leader knows; raises Broken when that has ended."""
+        self.leader.send_signal(RELEASED)
+        while self.exit_status() is None and pending(self.leader.pid, RELEASED):
+            time.sleep(POLL_S)
+        if self.exit_status() is not None:
+            raise Broken(f"`{self.name}` ended while it was being detached", f"see {self.log_file}")
+        for lock in self.locks:
+            lock.close()
 
     def let_go(self) -> None:
         """Reaps the leader if all of it has ended, and gives the ports away."""
@@ -143,8 +153,8 @@ def start(
     return EngineProcess(name, leader, ports, log_file, locks, there_before)
 
 
-def stop(engines: Sequence[EngineProcess | RecordedProcess]) -> None:
-    """Ends all engines at once: the leaders are asked and may drain, then everything left is killed.
+def stop(engines: Sequence[EngineProcess | RecordedProcess], drain_s: float | None = None) -> None:
+    """Ends all engines at once: the leaders are asked and may drain for `drain_s`, then everything left is killed.
 
     Returns when every process is gone and the ports are free; raises Broken naming what stays. An interruption while
     draining goes on to kill at once, and is raised afterwards.
@@ -153,7 +163,7 @@ def stop(engines: Sequence[EngineProcess | RecordedProcess]) -> None:
         for engine in engines:
             engine.observe()
             engine.ask()
-        _wait_until_gone(engines, DRAIN_S)
+        _wait_until_gone(engines, DRAIN_S if drain_s is None else drain_s)
     finally:
         for engine in engines:
             engine.kill()

@@ -3,7 +3,8 @@
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import httpx
 
@@ -33,8 +34,13 @@ class EngineEnded(Broken):
         return type(self), (self.message, self.hint, self.server, self.refused)
 
 
-def wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, EngineProcess]) -> dict[str, float]:
-    """Seconds until each was ready. Raises Broken for a timeout or a stranger on a port, EngineEnded for an early end."""
+def wait_until_ready(
+    specs: Mapping[str, StackSpec], started: Mapping[str, EngineProcess], look: Callable[[], None] = lambda: None
+) -> dict[str, float]:
+    """Seconds until each was ready; calls `look` now and then.
+
+    Raises Broken for a timeout or a stranger on a port, EngineEnded for an early end.
+    """
     begun = said = time.monotonic()
     ready_s: dict[str, float] = {}
     ended: dict[str, EngineEnded] = {}
@@ -46,7 +52,7 @@ def wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, Engin
             process.observe()
             if process.exit_status() is not None:
                 ended[name] = why_it_ended(process)
-            elif process.listener() is not None and _generates(process):
+            elif process.listener() is not None and generates(f"http://127.0.0.1:{process.port}"):
                 ready_s[name] = time.monotonic() - begun
                 log.info("%s: ready after %.0f s", name, ready_s[name])
             elif waited_s > specs[name].ready_timeout_s:
@@ -58,6 +64,7 @@ def wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, Engin
             said = time.monotonic()
             waiting = [name for name in started if name not in ready_s and name not in ended]
             log.info("%.0f s: waiting for %s", said - begun, " and ".join(waiting))
+        look()
         time.sleep(POLL_S)
     for name in started:
         if name in ended:
@@ -65,27 +72,76 @@ def wait_until_ready(specs: Mapping[str, StackSpec], started: Mapping[str, Engin
     return ready_s
 
 
-def _generates(process: EngineProcess) -> bool:
-    """Whether the server answers with a token. `/health` comes first, being cheap, but it says yes too early."""
-    url = f"http://127.0.0.1:{process.port}"
-    asked = {"input_ids": [1, 2, 3], "sampling_params": {"max_new_tokens": 1, "temperature": 0, "ignore_eos": True}}
+def wait_while(
+    waiting: Callable[[], list[str]],
+    started: Mapping[str, EngineProcess],
+    timeout_s: float,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Looks twice a second until nothing is `waiting`.
+
+    Raises EngineEnded for the first of `started` that ends, Broken for what still waits after `timeout_s`.
+    """
+    begun = said = time.monotonic()
+    while True:
+        for process in started.values():
+            process.observe()
+            if process.exit_status() is not None:
+                raise why_it_ended(process)
+        look()
+        if not (left := waiting()):
+            return
+        waited_s = time.monotonic() - begun
+        if waited_s > timeout_s:
+            named = " and ".join(f"`{name}`" for name in left)
+            logs = ", ".join(str(started[name].log_file) for name in left if name in started)
+            raise Broken(
+                f"{named} not ready after {waited_s:.0f} s", f"see {logs or 'its log'}, or raise `ready_timeout_s`"
+            )
+        if time.monotonic() - said >= PROGRESS_S:
+            said = time.monotonic()
+            log.info("%.0f s: waiting for %s", waited_s, " and ".join(left))
+        time.sleep(POLL_S)
+
+
+def is_healthy(url: str) -> bool:
     try:
-        if httpx.get(f"{url}/health", timeout=2, trust_env=False).status_code != 200:
-            return False
-        answer = httpx.post(f"{url}/generate", json=asked, timeout=FIRST_TOKEN_TIMEOUT_S, trust_env=False)
+        return httpx.get(f"{url}/health", timeout=2, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def generates(url: str, headers: Mapping[str, str] | None = None) -> bool:
+    """Whether the server answers with a token. `/health` comes first, being cheap, but it says yes too early."""
+    asked = {"input_ids": [1, 2, 3], "sampling_params": {"max_new_tokens": 1, "temperature": 0, "ignore_eos": True}}
+    if not is_healthy(url):
+        return False
+    try:
+        answer = httpx.post(
+            f"{url}/generate", json=asked, headers=headers, timeout=FIRST_TOKEN_TIMEOUT_S, trust_env=False
+        )
     except httpx.TransportError:
         return False
     return answer.status_code == 200 and len(answer.json().get("output_ids", [])) == 1
 
 
 def why_it_ended(process: EngineProcess) -> EngineEnded:
-    text = process.log_file.read_text(encoding="utf-8", errors="replace")
-    faults = [line.strip() for line in text.splitlines() if _EXCEPTION_LINE.match(line)]
+    text = read_log(process.log_file)
+    said = last_error(text)
     status = process.exit_status()
-    said = f"`{faults[-1]}`" if faults else "nothing"
     return EngineEnded(
-        f"`{process.name}` ended with status {status}; last error in its log: {said}",
+        f"`{process.name}` ended with status {status}; last error in its log: {f'`{said}`' if said else 'nothing'}",
         f"see {process.log_file}",
         server=process.name,
-        refused=bool(faults) and not _NOT_ITS_FAULT.search(text),
+        refused=said is not None and not _NOT_ITS_FAULT.search(text),
     )
+
+
+def read_log(file: Path) -> str:
+    """Empty when there is none."""
+    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+
+def last_error(log_text: str) -> str | None:
+    faults = [line.strip() for line in log_text.splitlines() if _EXCEPTION_LINE.match(line)]
+    return faults[-1] if faults else None

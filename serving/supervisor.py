@@ -3,7 +3,8 @@
     python -I -m serving.supervisor OWNER_PID PYTHON [arguments]
 
 A process of its own, because nobody else is left after a SIGKILL of the owner. It leads the session; SIGTERM is handed
-on to the engine, and it ends as the engine ends. If it is killed itself, the kernel kills the engine.
+on to the engine, and it ends as the engine ends. If it is killed itself, the kernel kills the engine. An owner that has
+released it (SIGUSR2) may end, and the engine goes on.
 """
 
 import ctypes
@@ -21,13 +22,15 @@ from serving.descendants import end_at_once, members, runs, shared_memory_files
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.05
 OWNER_IS_GONE = signal.SIGUSR1
-WAITED_FOR = {OWNER_IS_GONE, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
+RELEASED = signal.SIGUSR2
+WAITED_FOR = {OWNER_IS_GONE, RELEASED, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
 
 
 def main(owner: int, command: list[str]) -> None:
     there_before = shared_memory_files()
     signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
     _tie_to_parent(owner, OWNER_IS_GONE)
+    released = False
     me, engine = os.getpid(), os.fork()
     if engine == 0:
         _tie_to_parent(me, signal.SIGKILL)
@@ -36,10 +39,13 @@ def main(owner: int, command: list[str]) -> None:
         os.execv(command[0], command)
     while True:
         arrived = signal.sigwait(WAITED_FOR)
-        if arrived == OWNER_IS_GONE:
-            _clear_away(there_before)
-            sys.exit("the owner is gone")
-        if arrived == signal.SIGCHLD:
+        if arrived == RELEASED:
+            released = True
+        elif arrived == OWNER_IS_GONE:
+            if not released:
+                _clear_away(there_before)
+                sys.exit("the owner is gone")
+        elif arrived == signal.SIGCHLD:
             ended, status = os.waitpid(engine, os.WNOHANG)
             if ended:
                 _end_like(os.waitstatus_to_exitcode(status))

@@ -1,10 +1,19 @@
-"""A small HTTP server that answers the way SGLang does, with faults on request. In a thread, on a free port."""
+"""A small HTTP server that answers the way SGLang does, with faults on request. In a thread, on a free port.
 
+As a program it stands for a whole engine environment (`engine_folder`): it takes the command line of a server or a router.
+"""
+
+import argparse
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 COUNTERS = ("num_requests_total", "prompt_tokens_total", "generation_tokens_total")
 HISTOGRAMS = ("time_to_first_token_seconds", "e2e_request_latency_seconds", "queue_time_seconds")
@@ -26,6 +35,7 @@ class FakeEngine:
     ) -> None:
         self.fail_every, self.short_by, self.gap_s = fail_every, short_by, gap_s
         self.info, self.drift = info or {}, drift
+        self.key: str | None = None
         self.seen: list[dict] = []
         self.counted = dict.fromkeys(COUNTERS, 0)
         self.most_at_once = self._at_once = 0
@@ -37,6 +47,10 @@ class FakeEngine:
             self._say(writer, json.dumps(self.info))
         elif head.startswith(b"GET /metrics"):
             self._say(writer, self._metrics())
+        elif head.startswith(b"GET /health"):
+            self._say(writer, "")
+        elif self.key and f"Bearer {self.key}".encode() not in head:
+            self._say(writer, "", "401 Unauthorized")
         else:
             length = next(int(x.split(b":")[1]) for x in head.split(b"\r\n") if x.lower().startswith(b"content-length"))
             body = json.loads(await reader.readexactly(length))
@@ -108,3 +122,44 @@ def listening(engine: FakeEngine) -> Iterator[FakeEngine]:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
         loop.close()
+
+
+def engine_folder(folder: Path) -> Path:
+    """A folder that a role may name as its `engine`: its Python is this program, whatever it is asked to run."""
+    (folder / "bin").mkdir(parents=True)
+    python = folder / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).resolve()}" "$@"\n')
+    python.chmod(0o755)
+    return folder
+
+
+def main() -> None:
+    """Listens on `--port` and `--disaggregation-bootstrap-port`, with a child of its own.
+
+    Variables: SGLANG_FAKE_ERROR is printed as an exception, and it ends; SGLANG_FAKE_DEAF keeps it from being healthy.
+    """
+    if error := os.environ.get("SGLANG_FAKE_ERROR"):
+        sys.exit(f"RuntimeError: {error}")
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for name in ("--port", "--disaggregation-bootstrap-port", "--prometheus-port"):
+        parser.add_argument(name, type=int)
+    asked, _ = parser.parse_known_args(sys.argv[1:])
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    engine = FakeEngine()
+    engine.key = os.environ.get("INFRA_AGENT_ENGINE_KEY")
+
+    async def serve() -> None:
+        for port in (asked.disaggregation_bootstrap_port, asked.prometheus_port, asked.port):
+            if port is not None and "SGLANG_FAKE_DEAF" not in os.environ:
+                await asyncio.start_server(engine.answer, "0.0.0.0", port)
+        await asyncio.Event().wait()
+
+    try:
+        asyncio.run(serve())
+    finally:
+        child.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""A whole stack: encode, prefill and decode started together, the router when they are healthy, ready at its first token.
+
+It ends in the opposite order when the block is left, however that happens. `bring_up` is also what `stack up` detaches.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from serving.checkpoint import Checkpoint, checkpoint
+from serving.launch import begin
+from serving.process import EngineProcess, stop
+from serving.readiness import EngineEnded, generates, is_healthy, wait_while, why_it_ended
+from serving.remains import Note, reap
+from serving.replicas import Replica, api_key, entry_of, reached_at, replicas_of
+from serving.signals import signals_held_back, terminated_as_exception
+from serving.stack import StackSpec
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+LOOK_S = 0.5
+# A request fails a moment before its server is known to have ended.
+LATE_S = 3.0
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A stack that is ready. `url`: where clients ask, with `headers`. `ready_s`: from start to the first generated token."""
+
+    spec: StackSpec
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    checkpoint: Checkpoint
+    replicas: Mapping[str, Replica]
+    processes: Mapping[str, EngineProcess]
+    ready_s: float
+    note: Note = field(repr=False)
+
+    def ended(self, within_s: float = 0.0) -> EngineEnded | None:
+        """What to raise if one of the processes is no longer there, or goes within so many seconds."""
+        deadline = time.monotonic() + within_s
+        while True:
+            for process in self.processes.values():
+                if process.exit_status() is not None:
+                    return why_it_ended(process)
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(LOOK_S / 5)
+
+    async def watched(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of `work`; cancels it and raises EngineEnded, naming the process, as soon as one has ended."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
+                if (ended := self.ended()) is not None:
+                    raise ended
+            return task.result()
+        finally:
+            task.cancel()
+
+
+@contextmanager
+def deployed(spec: StackSpec, run_dir: Path) -> Iterator[Deployment]:
+    """The stack, ready, and gone when the block is left; what earlier owners left is ended first.
+
+    Raises EngineEnded (a Broken) for a process that ends, before or inside the block, and Broken for a taken port or a
+    timeout; BadInput for a checkpoint that is not there or a key that is not set.
+    """
+    with terminated_as_exception(), ExitStack() as teardown:
+        reap()
+        made = bring_up(spec, run_dir, teardown)
+        try:
+            yield made
+        except Exception as error:
+            ended = None if isinstance(error, EngineEnded) else made.ended(within_s=LATE_S)
+            if ended is not None:
+                raise ended from error
+            raise
+
+
+def bring_up(spec: StackSpec, run_dir: Path, teardown: ExitStack, file: Path | None = None) -> Deployment:
+    """Starts everything and waits until it answers; what has to be undone is in `teardown`, whatever happens.
+
+    `file`: where it is written down, by default in a file of this process.
+    """
+    model = checkpoint(spec.model)
+    replicas = {replica.name: replica for replica in replicas_of(spec, model.folder, run_dir)}
+    key, started = api_key(spec), dict[str, EngineProcess]()
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    note = Note.owned(spec, replicas, started, file)
+    teardown.callback(note.forget)
+    begun = time.monotonic()
+    for first in (True, False):
+        group = [replica for replica in replicas.values() if (replica.role != "router") == first]
+        _start(group, started, run_dir, teardown)
+        elsewhere = [url for role in spec.roles if spec.roles[role].url for url in reached_at(spec, role)]
+        _wait_until_healthy(
+            group, elsewhere if first else [], started, spec.ready_timeout_s - time.monotonic() + begun, note
+        )
+    entry = entry_of(spec)
+    wait_while(
+        lambda: [] if generates(entry, headers) else [f"a token from {entry}"],
+        started,
+        spec.ready_timeout_s - time.monotonic() + begun,
+        note.write,
+    )
+    note.ready_s = time.monotonic() - begun
+    note.write()
+    log.info("%s: ready after %.0f s, at %s", spec.name, note.ready_s, entry)
+    return Deployment(spec, entry, headers, model, replicas, started, note.ready_s, note)
+
+
+def _start(group: list[Replica], started: dict[str, EngineProcess], run_dir: Path, teardown: ExitStack) -> None:
+    mine: list[EngineProcess] = []
+    teardown.callback(stop, mine)
+    for replica in group:
+        with signals_held_back():
+            started[replica.name] = begin(replica, run_dir)
+            mine.append(started[replica.name])
+
+
+def _wait_until_healthy(
+    group: list[Replica], elsewhere: list[str], started: Mapping[str, EngineProcess], timeout_s: float, note: Note
+) -> None:
+    """Until each process of the group listens on its own port and is healthy, and so are the servers that run elsewhere."""
+    left = {replica.name: replica for replica in group}
+    others = set(elsewhere)
+
+    def waiting() -> list[str]:
+        for name, replica in list(left.items()):
+            if started[name].listener() is not None and is_healthy(replica.url):
+                del left[name]
+        others.difference_update([url for url in others if is_healthy(url)])
+        return [*left, *others]
+
+    wait_while(waiting, started, timeout_s, note.write)

@@ -1,0 +1,107 @@
+"""What of a recorded stack runs, listens and answers now, and what it takes."""
+
+import contextlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from pydantic import BaseModel, ConfigDict
+
+from serving.identity import still_there
+from serving.ports import listening
+from serving.readiness import is_healthy, last_error, read_log
+from serving.recorded_process import RecordedProcess
+from serving.roles import Role
+from serving.stack_record import ReplicaRecord, StackRecord
+
+_PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
+
+
+class _Status(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReplicaStatus(_Status):
+    """`pid`: the process that listens on the first of `ports`; `ports`: on which its processes listen, with addresses.
+
+    `memory_mb`: proportional set size of its processes, so that pages they share count once; None where it may not be read.
+    """
+
+    name: str
+    role: Role
+    health: Literal["healthy", "no answer", "ended"]
+    pid: int | None
+    processes: int
+    ports: dict[int, str]
+    memory_mb: float | None
+    last_error: str | None
+    log_file: str
+
+
+class StackStatus(_Status):
+    """`state`: up when every process is there and healthy; elsewhere: on another boot or container, nothing is known."""
+
+    name: str
+    state: Literal["up", "starting", "in part", "ended", "elsewhere"]
+    detached: bool
+    owner_pid: int | None
+    url: str
+    replicas: tuple[ReplicaStatus, ...]
+
+
+def status_of(record: StackRecord) -> StackStatus:
+    """Looks at the processes and asks each for its health; changes nothing."""
+    replicas = tuple(_replica(replica) for replica in record.replicas) if record.is_here else ()
+    return StackStatus(
+        name=record.name,
+        state=_state(record, replicas),
+        detached=record.owner is None,
+        owner_pid=None if record.owner is None else record.owner.pid,
+        url=record.url,
+        replicas=replicas,
+    )
+
+
+def _state(
+    record: StackRecord, replicas: tuple[ReplicaStatus, ...]
+) -> Literal["up", "starting", "in part", "ended", "elsewhere"]:
+    if not record.is_here:
+        return "elsewhere"
+    if all(replica.health == "ended" for replica in replicas):
+        return "ended"
+    if record.ready_s is None:
+        return "starting"
+    return "up" if all(replica.health == "healthy" for replica in replicas) else "in part"
+
+
+def _replica(record: ReplicaRecord) -> ReplicaStatus:
+    process: RecordedProcess = record.process()
+    alive = process.alive()
+    ports = listening({found.pid for found in alive})
+    gone = still_there(record.leader) is None
+    pid = next((owner for owner, address, port in ports if port == record.ports[0]), None)
+    return ReplicaStatus(
+        name=record.name,
+        role=record.role,
+        health="ended" if gone else "healthy" if pid is not None and is_healthy(record.url) else "no answer",
+        pid=pid,
+        processes=len(alive),
+        ports={port: address for _, address, port in sorted(ports, key=lambda x: x[2])},
+        memory_mb=_memory_mb(alive),
+        last_error=last_error(read_log(Path(record.log_file))) if gone else None,
+        log_file=record.log_file,
+    )
+
+
+def _memory_mb(processes: Iterable[psutil.Process]) -> float | None:
+    total_kb = 0
+    for process in processes:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            try:
+                found = _PSS.search(Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii"))
+            except PermissionError:
+                return None
+            total_kb += int(found[1]) if found else 0
+    return round(total_kb / 1024, 1)

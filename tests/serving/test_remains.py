@@ -1,0 +1,111 @@
+"""Only what was noted is ended: by pid and start time, on this machine, of an owner that is gone."""
+
+import os
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from fake_stack import python
+
+from serving.descendants import runs
+from serving.identity import ProcessId, identity, still_there, this_machine
+from serving.remains import reap
+from serving.stack_record import ReplicaRecord, StackRecord, detached_file, folder, read, records, write
+
+
+@pytest.fixture
+def sleeper() -> Iterator[psutil.Process]:
+    """Leads a session of its own, as a supervisor does."""
+    with python("import time; print('up', flush=True); time.sleep(600)", start_new_session=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield psutil.Process(process.pid)
+        process.kill()
+
+
+def known(pid: int, later_ticks: int = 0) -> ProcessId:
+    found = identity(pid)
+    assert found is not None
+    return ProcessId(pid=pid, started_ticks=found.started_ticks + later_ticks)
+
+
+GONE = ProcessId(pid=os.getpid(), started_ticks=1)
+
+
+def record(process: ProcessId, owner: ProcessId | None = GONE, machine: str | None = None) -> StackRecord:
+    replica = ReplicaRecord(
+        name="decode", role="decode", url="http://127.0.0.1:1", ports=(), log_file="", leader=process,
+        processes=(process,), shared=(), there_before=(),
+    )  # fmt: skip
+    return StackRecord(
+        name="s", digest="", model="", url="", machine=machine or this_machine(), owner=owner, ready_s=1.0,
+        replicas=(replica,),
+    )  # fmt: skip
+
+
+def test_what_a_dead_owner_noted_is_ended_and_forgotten(sleeper: psutil.Process) -> None:
+    write(folder() / "owned.json", record(known(sleeper.pid)))
+    assert reap() == ["s"]
+    assert not runs(sleeper)
+    assert not records()
+
+
+def test_a_process_that_was_given_the_pid_of_a_noted_one_is_left_alone(sleeper: psutil.Process) -> None:
+    write(folder() / "owned.json", record(known(sleeper.pid, later_ticks=-1)))
+    assert reap() == []
+    assert runs(sleeper)
+    assert not records()
+
+
+@pytest.mark.parametrize("what", ["detached", "owned by a living process", "of another boot or container"])
+def test_a_stack_that_is_not_left_over_is_left_alone(what: str, sleeper: psutil.Process) -> None:
+    process = known(sleeper.pid)
+    write(
+        folder() / "one.json",
+        {
+            "detached": record(process, owner=None),
+            "owned by a living process": record(process, owner=known(os.getpid())),
+            "of another boot or container": record(process, machine="elsewhere/boot/1"),
+        }[what],
+    )
+    assert reap() == []
+    assert runs(sleeper)
+    assert records()
+
+
+def test_a_record_that_cannot_be_read_hides_no_other(sleeper: psutil.Process, caplog: pytest.LogCaptureFixture) -> None:
+    (folder() / "damaged.json").write_text('{"name": ')
+    write(folder() / "owned.json", record(known(sleeper.pid)))
+    assert reap() == ["s"]
+    assert "damaged.json cannot be read" in caplog.text
+
+
+def test_a_record_is_written_whole_or_not_at_all(sleeper: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = record(known(sleeper.pid))
+    write(detached_file("s"), first)
+
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("serving.stack_record.os.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write(detached_file("s"), first.model_copy(update={"name": "other"}))
+    assert read(detached_file("s")) == first
+
+
+def test_a_process_is_known_by_its_pid_and_start_time(sleeper: psutil.Process) -> None:
+    process = known(sleeper.pid)
+    assert still_there(process) is not None
+    assert still_there(known(sleeper.pid, later_ticks=1)) is None
+    sleeper.kill()
+    sleeper.wait(60)
+    assert still_there(process) is None
+    assert identity(2**31 - 1) is None
+
+
+def test_a_note_from_before_the_last_boot_is_forgotten_and_nobody_is_ended(sleeper: psutil.Process) -> None:
+    host = this_machine().split("/")[0]
+    write(folder() / "owned.json", record(known(sleeper.pid), machine=f"{host}/earlier/1"))
+    assert reap() == []
+    assert runs(sleeper)
+    assert not records()
