@@ -58,6 +58,11 @@ def version_in_engine(package: str) -> str | None:
     return found.version if found else None
 
 
+def installed_packages() -> list[Path]:
+    """The folders of the engine environment that its packages are installed in; none without such an environment."""
+    return [Path(folder) for folder in _site_packages(engine_folder())]
+
+
 def files_in_engine(package: str) -> frozenset[str] | None:
     """What the package installs in the engine environment, as paths; None without one, or without the package in it."""
     found = _in_engine(package)

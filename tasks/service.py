@@ -2,13 +2,15 @@
 
 Order: both servers start together; the edit must be in force and be all that differs; both must compute the same; then
 warm-up, and pairs of blocks whose order is drawn at random. Intervals and opinions are made elsewhere, from the blocks.
+Where the candidate is other code in the same stack, it must be what runs, and its share of the incumbent's time is measured
+first: with the kernel's gain by itself that predicts what the traffic will show.
 """
 
 import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from serving import metrics
@@ -19,13 +21,17 @@ from serving.launch import Server, check_answering, running_together
 from serving.readiness import EngineEnded
 from serving.scenario import Scenario
 from serving.traffic import send
+from serving.witness import check_weights
 from tasks.noise import Noise
-from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, digest
+from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
 from tasks.service_arms import Arms, arms_of, prove
 from tasks.service_blocks import Run, send_block
+from tasks.service_code import Code
 from tasks.service_environment import environment, evaluator_digest
 from tasks.service_noise import measure_noise
+from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
+from tasks.service_share import measure_share, predicted_gain
 
 log = logging.getLogger(__name__)
 
@@ -47,15 +53,21 @@ class Observed:
     facts: Mapping[str, str] = field(default_factory=dict)
     fault: str | None = None
     noise: Noise | None = None
+    predicted: ServiceGain | None = None
 
 
 def measure_service(
-    hypothesis: Hypothesis, enough: Enough | None = None, recall: Recall | None = None, confirms: str | None = None
+    hypothesis: Hypothesis,
+    enough: Enough | None = None,
+    recall: Recall | None = None,
+    confirms: str | None = None,
+    code: Code | None = None,
 ) -> Evidence:
     """Runs the comparison. `enough` sees all blocks after each pair and may end the traffic early.
 
     `recall` finds the noise that an earlier A/A run measured under the same facts; without one it is measured first.
     `confirms`: the evidence whose win is shown again; the run then has requests and an order of its own.
+    `code`: what the candidate runs in the stack as it is, where the change is no edit of the stack.
 
     A candidate that does not start, or dies of its own under traffic, is evidence with a `candidate_fault`; one that
     computes something else is evidence with its drift and no timings. Raises BadInput for files or an edit that cannot
@@ -69,8 +81,9 @@ def measure_service(
     observed = Observed(Run(run_dir), with_seed(arms.scenario, confirms))
     specs = {str(Arm.INCUMBENT): arms.incumbent, str(Arm.CANDIDATE): arms.candidate}
     try:
-        with running_together(specs, run_dir) as servers:
-            _compare(arms, servers, random.Random(f"{hypothesis.id}:{confirms}"), observed, enough, recall)
+        laid = {str(Arm.CANDIDATE): code.overlay} if code is not None else {}
+        with running_together(specs, run_dir, laid) as servers:
+            _compare(arms, servers, random.Random(f"{hypothesis.id}:{confirms}"), observed, enough, recall, code)
     except EngineEnded as ended:
         if ended.server != Arm.CANDIDATE or not ended.refused:
             raise
@@ -93,22 +106,32 @@ def _compare(
     observed: Observed,
     enough: Enough | None,
     recall: Recall | None,
+    code: Code | None,
 ) -> None:
     """Raises EngineEnded when a fault turns out to be the end of the candidate's server."""
     try:
         check_answering(servers.values())
+        for server in servers.values():
+            check_weights(server.name, server.witness)
         resolved = {arm: metrics.resolved_arguments(servers[arm].base_url) for arm in Arm}
         served = servers[Arm.INCUMBENT].checkpoint.digest
         observed.facts = environment(arms.incumbent, arms.scenario, served, resolved[Arm.INCUMBENT])
         proof = prove(arms, servers, resolved, observed.run.folder / "arms.json")
         observed.engagement, observed.fault = proof.engagement, proof.fault
-        log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen}" for e in proof.engagement))
+        _say_engaged(proof.engagement)
         if proof.fault is not None:
             return
         quality = compare_quality(observed.scenario, servers)
         observed.blocks += quality.blocks
+        if code is not None:
+            running = prove_code(code, servers, observed.run.folder / "code.json")
+            observed.engagement += running
+            _say_engaged(running)
         if quality.same:
             _warm_up(observed.scenario, servers)
+            if code is not None:
+                observed.blocks += measure_share(observed.scenario, servers[Arm.INCUMBENT], observed.run)
+                observed.predicted = predicted_gain(code, observed.scenario, observed.blocks, observed.run)
             known = recall(observed.facts) if recall is not None else None
             observed.noise = known or measure_noise(
                 observed.scenario, servers[Arm.INCUMBENT], rng, observed.run, observed.facts
@@ -120,6 +143,11 @@ def _compare(
         if ended is None or servers[Arm.INCUMBENT].ended() is not None:
             raise
         raise ended from broken
+
+
+def _say_engaged(proofs: Sequence[Engagement]) -> None:
+    if proofs:
+        log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen[:12]}" for e in proofs))
 
 
 def _warm_up(scenario: Scenario, servers: Mapping[str, Server]) -> None:
@@ -167,6 +195,7 @@ def _evidence(hypothesis: Hypothesis, arms: Arms, observed: Observed, confirms: 
             "wall_s": observed.run.elapsed_s,
             "candidate_fault": observed.fault,
             "noise": observed.noise,
+            "predicted": observed.predicted,
             "confirms": confirms,
         }
     )

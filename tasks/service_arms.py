@@ -1,4 +1,4 @@
-"""The two arms of a stack edit: made from the hypothesis, checked before the run, and told apart while they run."""
+"""The two arms of a service run: made from the hypothesis, checked before the run, and told apart while they run."""
 
 import json
 import time
@@ -15,14 +15,16 @@ from serving.launch import Server
 from serving.scenario import Scenario, load_scenario
 from serving.stack import StackSpec, apply_edit, load_stack
 from tasks.artifacts import keep_json
-from tasks.records import Arm, Build, Engagement, Environment, Hypothesis, StackEdit, StackTarget
+from tasks.records import Arm, Build, Engagement, Environment, Hypothesis, RoleEdit, StackEdit
 
 CANDIDATE_PORT_OFFSET = 1
 
 
 @dataclass(frozen=True)
 class Arms:
-    edit: StackEdit
+    """`edit`: by role; empty where the arms are one stack, and the candidate runs other code in it."""
+
+    edit: Mapping[str, RoleEdit]
     incumbent: StackSpec
     candidate: StackSpec
     scenario: Scenario
@@ -39,27 +41,27 @@ class Proof:
 def arms_of(hypothesis: Hypothesis) -> Arms:
     """Reads the files of the hypothesis. Raises BadInput if they or the edit do not fit, or the stack has changed."""
     stack, edit, scenario = _asked(hypothesis)
-    candidate = apply_edit(stack, edit.roles)
+    candidate = apply_edit(stack, edit)
     candidate = candidate.on_port("server", stack.port_of("server") + CANDIDATE_PORT_OFFSET)
     return Arms(edit, stack, candidate, scenario)
 
 
-def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, StackEdit, Scenario]:
-    target, edit = hypothesis.target, hypothesis.change
-    if not isinstance(edit, StackEdit) or not isinstance(target, StackTarget):
-        raise BadInput(f"`change.kind` is `{edit.kind}`", "the service rung tests a `stack_edit` of a stack")
+def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, Mapping[str, RoleEdit], Scenario]:
+    target, change = hypothesis.deployed, hypothesis.change
+    if target is None:
+        raise BadInput("the hypothesis names no stack", "give its target a `stack` and a `scenario`")
     stack = load_stack(located(target.stack))
     if stack.digest != target.incumbent_digest:
         raise BadInput(
             f"`{target.stack}` is no longer the stack that this hypothesis is about",
             "load the hypothesis again, so that it takes the stack as it is now",
         )
-    return stack, edit, load_scenario(located(target.scenario))
+    return stack, change.roles if isinstance(change, StackEdit) else {}, load_scenario(located(target.scenario))
 
 
 def check_edit(hypothesis: Hypothesis) -> None:
-    """Raises BadInput for a stack or an edit with an option or value that SGLang would not take; other kinds pass."""
-    if isinstance(hypothesis.change, StackEdit):
+    """Raises BadInput for a stack or an edit with an option or value that SGLang would not take; others pass."""
+    if hypothesis.deployed is not None:
         arms = arms_of(hypothesis)
         check_arguments(arms.incumbent)
         check_arguments(arms.candidate)
@@ -73,14 +75,14 @@ def build_stack(hypothesis: Hypothesis) -> Build:
     began = time.monotonic()
     incumbent, edit, _ = _asked(hypothesis)
     check_arguments(incumbent)
-    made: StackEdit | StackSpec = edit
+    made: StackSpec | None = None
     try:
         made = arms_of(hypothesis).candidate
         check_arguments(made)
         failure = _changes_nothing(incumbent, made, edit)
     except BadInput as refused:
         failure = refused.message
-    kept = keep_json(made.model_dump(mode="json"))
+    kept = keep_json((made or hypothesis.change).model_dump(mode="json"))
     return Build(
         hypothesis_id=hypothesis.id,
         artifact=kept.path,
@@ -92,7 +94,7 @@ def build_stack(hypothesis: Hypothesis) -> Build:
     )
 
 
-def _changes_nothing(incumbent: StackSpec, candidate: StackSpec, edit: StackEdit) -> str | None:
+def _changes_nothing(incumbent: StackSpec, candidate: StackSpec, edit: Mapping[str, RoleEdit]) -> str | None:
     """The first part of the edit that leaves what the stack states as it is, or None."""
     ours, theirs = incumbent.roles["server"], candidate.roles["server"]
     same = [
@@ -101,7 +103,7 @@ def _changes_nothing(incumbent: StackSpec, candidate: StackSpec, edit: StackEdit
             ("arguments", ours.arguments, theirs.arguments),
             ("environment", ours.environment, theirs.environment),
         )
-        for name in sorted({name for change in edit.roles.values() for name in getattr(change, part)})
+        for name in sorted({name for change in edit.values() for name in getattr(change, part)})
         if engagement.as_text(before.get(name)) == engagement.as_text(after.get(name))
     ]
     if not same and ours.model_dump(exclude={"port"}) == theirs.model_dump(exclude={"port"}):
@@ -127,7 +129,7 @@ def prove(
                 f"`{proof.seen}`",
                 f"see {servers[proof.arm].log_file} for why SGLang changed it",
             )
-    edited = {name for change in arms.edit.roles.values() for name in change.arguments}
+    edited = {name for change in arms.edit.values() for name in change.arguments}
     stray = engagement.unexpected(found, edited, set(arms.incumbent.roles["server"].arguments))
     if stray:
         named = ", ".join(f"`{name}`: {d.incumbent} and {d.candidate}" for name, d in stray.items())
@@ -148,7 +150,7 @@ def _arguments(arms: Arms, resolved: Mapping[Arm, Mapping[str, object]]) -> list
             stated[arm].roles["server"].arguments.get(name),
             engagement.in_force(resolved[arm], name),
         )
-        for role, change in arms.edit.roles.items()
+        for role, change in arms.edit.items()
         for name in change.arguments
         for arm in Arm
     ]
@@ -163,7 +165,7 @@ def _environment(arms: Arms, servers: Mapping[str, Server]) -> list[Engagement]:
             stated[arm].roles["server"].environment.get(name),
             engagement.environment_in_force(servers[arm], name),
         )
-        for role, change in arms.edit.roles.items()
+        for role, change in arms.edit.items()
         for name in change.environment
         for arm in Arm
     ]

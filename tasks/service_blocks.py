@@ -16,6 +16,7 @@ from serving.observables import OBSERVABLES
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send
+from serving.witness import Calls, Witness
 from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     devices = devices_of([metrics.resolved_arguments(server.base_url)])
     psutil.cpu_percent()
     started_s = run.elapsed_s
+    counted = server.witness.calls()
     before = metrics.scrape(server.base_url)
     batch = send(server.base_url, scenario.traffic, number)
     after = metrics.scrape(server.base_url)
@@ -52,6 +54,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
         **summarise_batch(batch, scenario.objectives, devices),
         **(layers if doubt is None else {layer: Measured(None, doubt) for layer in layers}),
         "machine_cpu_pct": Measured(psutil.cpu_percent()),
+        **summarise_calls(server.witness, counted, batch.wall_s),
     }
     found = _blocks(whole, arm, scenario.name, order, started_s)
     for part in sorted({record.class_name for record in batch.records}):
@@ -62,6 +65,26 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     which = f"noise block {order}" if run.prefix else f"block {order}, {arm}"
     log.info("%s: %s %s, %.1f s", which, scenario.primary, shown, batch.wall_s)
     return found
+
+
+def summarise_calls(witness: Witness, before: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:
+    """Calls of the functions that are counted since `before`, their mean time and their share of the block.
+
+    Nothing without such functions.
+    """
+    after = witness.calls()
+    if not after:
+        return {}
+    if witness.device != "cpu":
+        unknown = Measured(None, "on a GPU a call only launches work, and graphs replay without one: take a profile")
+        return dict.fromkeys(("code_calls", "code_us", "code_share_pct"), unknown)
+    calls = sum(after[name].calls - before[name].calls for name in after)
+    ns = sum(after[name].ns - before[name].ns for name in after)
+    return {
+        "code_calls": Measured(float(calls)),
+        "code_us": Measured(ns / calls / 1e3) if calls else Measured(None, "none was called"),
+        "code_share_pct": Measured(100 * ns / 1e9 / wall_s),
+    }
 
 
 def _blocks(

@@ -10,16 +10,11 @@ import time
 import traceback
 from collections.abc import Callable
 
-from pydantic import BaseModel
-
 from serving.errors import BadInput, Broken
-from serving.home import located
-from serving.scenario import Scenario
 from tasks.accounting import cost_of
 from tasks.build import build_kernel
 from tasks.cpu_bench import measure_cpu_bench
 from tasks.cpu_numerics import measure_cpu_numerics
-from tasks.criteria import Criteria, load_criteria
 from tasks.decide import broken, decide
 from tasks.history import keep_noise, recall_noise
 from tasks.judge_microbench import is_decided as faster_decided
@@ -28,9 +23,10 @@ from tasks.ledger import Ledger
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
 from tasks.plan import stage_steps
-from tasks.problem import Problem, load_problem, problem_of
+from tasks.problem import Problem, problem_of
 from tasks.records import (
     Build,
+    CodePatch,
     Environment,
     Evidence,
     Experiment,
@@ -38,12 +34,13 @@ from tasks.records import (
     KernelTarget,
     Record,
     Rung,
-    StackEdit,
-    StackTarget,
     digest,
 )
+from tasks.rules import rules_of
 from tasks.service import measure_service
 from tasks.service_arms import build_stack
+from tasks.service_code import Code, build_patch, overlay_of
+from tasks.service_share import alone
 from tasks.static import measure_static
 
 log = logging.getLogger(__name__)
@@ -81,7 +78,7 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str, pool: str | No
             since = time.monotonic()
             keep_noise(ledger, experiment.attempt, record)
             experiment = experiment.with_record(record)
-            verdict = decide(experiment, criteria_of(experiment))
+            verdict = decide(experiment, rules_of(experiment))
             if verdict is not None:
                 store(verdict)
                 return experiment.with_record(verdict)
@@ -110,11 +107,13 @@ def work_of(stage: str, experiment: Experiment, pool: str | None = None) -> tupl
 
 
 def build(experiment: Experiment, ledger: Ledger) -> Build:
-    """Compile a kernel candidate, or resolve the edited stack."""
+    """Compile a kernel candidate, patch a package, or resolve the edited stack."""
     asked = experiment.hypothesis
     match asked.target, asked.change:
         case KernelTarget() as target, KernelCandidate() as candidate:
             return build_kernel(problem_of(target), candidate, asked.id)
+        case _, CodePatch() as patch:
+            return build_patch(asked, patch)
         case _:
             return build_stack(asked)
 
@@ -151,12 +150,15 @@ def microbench(experiment: Experiment, ledger: Ledger) -> Evidence:
 
 def service(experiment: Experiment, ledger: Ledger) -> Evidence:
     """The traffic ends as soon as the pairs so far force a verdict, or the budget of the plan is spent."""
-    if not isinstance(experiment.hypothesis.change, StackEdit):
-        return _not_built(experiment, Rung.SERVICE, "only a stack edit can be deployed yet")
-    criteria, won = criteria_of(experiment), experiment.of(Rung.SERVICE)
+    asked, built = experiment.hypothesis, experiment.build
+    if asked.deployed is None or built is None:
+        return _not_built(experiment, Rung.SERVICE, "the hypothesis names no stack and traffic to try the kernel in")
+    criteria, won = rules_of(experiment)[Rung.SERVICE], experiment.of(Rung.SERVICE)
+    overlay = overlay_of(asked, built)
     deadline = _deadline(experiment)
     return measure_service(
-        experiment.hypothesis,
+        asked,
+        code=None if overlay is None else Code(overlay, alone(experiment)),
         confirms=won.id if won else None,
         enough=lambda blocks, noise: time.monotonic() > deadline or is_decided(blocks, criteria, noise),
         recall=lambda facts: recall_noise(ledger, Rung.SERVICE, str(criteria.cite("name").value), facts),
@@ -184,15 +186,6 @@ MEASURES: dict[Rung, Work] = {
     Rung.ENGINE: engine,
     Rung.SERVICE: service,
 }
-
-
-def criteria_of(experiment: Experiment) -> Criteria[BaseModel]:
-    """The criteria that people wrote for the target of this experiment."""
-    match experiment.hypothesis.target:
-        case KernelTarget(problem=name):
-            return load_problem(name).criteria
-        case StackTarget(scenario=path):
-            return load_criteria(located(path), Scenario)
 
 
 def _kernel(experiment: Experiment) -> tuple[Problem, KernelCandidate, Build]:
