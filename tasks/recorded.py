@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from pydantic import ValidationError
-
 from serving.home import home
 from tasks.problem import Problem
 from tasks.records import Environment, KernelCandidate, Record, Scalar, digest
@@ -57,17 +55,18 @@ def record(problem: Problem, candidate: KernelCandidate, environment: Environmen
     """
     facts = {name: environment.facts[name] for name in ("torch", "triton", "python")}
     key = digest([digest(candidate.source), dict(candidate.launch), problem.evaluator_digest, facts])
-    kept = home() / "recordings" / f"{key}.json"
-    try:
-        return Recorded(recording=Recording.model_validate_json(kept.read_bytes()))
-    except (OSError, ValidationError):
-        pass  # made anew
+    folder = home() / "recordings"
+    for kept in folder.glob(f"{key}.*.json"):
+        content = kept.read_bytes()
+        if kept.name == f"{key}.{digest(content)}.json":
+            return Recorded(recording=Recording.model_validate_json(content))
     found = _record(problem, candidate)
     if found.recording is not None:
-        kept.parent.mkdir(exist_ok=True)
-        part = kept.with_name(f"{kept.name}.{uuid4().hex}")
-        part.write_text(found.recording.model_dump_json())
-        part.replace(kept)
+        folder.mkdir(exist_ok=True)
+        content = found.recording.model_dump_json().encode()
+        part = folder / f"{key}.{uuid4().hex}.part"
+        part.write_bytes(content)
+        part.replace(folder / f"{key}.{digest(content)}.json")
     return found
 
 
