@@ -2,7 +2,7 @@
 compiled, interpreted and counted in processes that it never enters, so a false list of launches is judged as it stands.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +35,33 @@ class Recorded(Record):
     log: str = ""
     wall_s: float = 0.0
     failure: str | None = None
+
+
+def text_of(functions: Sequence[Mapping[str, Any]]) -> str:
+    """The kernels as they were handed over, each on its lines, with imports of what they use of Triton: the file may say
+    something else. `functions` are those that were compiled. Empty where a name means two things.
+    """
+    lines = {n: line for x in functions for n, line in enumerate(x["text"].splitlines(), x["line"])}
+    meanings: dict[str, str | None] = {}
+    for name, meant in [(x["name"], None) for x in functions] + [y for x in functions for y in _language(x, functions)]:
+        if meanings.setdefault(name, meant) != meant:
+            return "\n"
+    if len({x["name"] for x in functions}) < len(functions):
+        return "\n"
+    text = [lines.get(n, "") for n in range(1, max(lines, default=0) + 1)]
+    return "\n".join([*text, *(x for x in meanings.values() if x)]) + "\n"
+
+
+def _language(function: Mapping[str, Any], functions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None]]:
+    """Each name that a function reads and that is no constant, with the import that it stands for."""
+    for name, value in function["names"].items():
+        match value:
+            case {"module": module}:
+                yield name, f"import {module} as {name}"
+            case {"builtin": [module, what]}:
+                yield name, f"from {module} import {what.split('.')[0]} as {name}"
+            case {"function": place}:
+                yield name, None if functions[place]["name"] == name else f"# {functions[place]['name']} as {name}"
 
 
 def calls_of(problem: Problem, launch: Mapping[str, Scalar]) -> list[dict[str, Any]]:
