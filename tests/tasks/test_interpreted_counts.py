@@ -134,7 +134,7 @@ def test_straight_line_code_keeps_its_plain_count(covered: Problem) -> None:
 
 def test_work_beside_a_rare_branch_counts_in_full(covered: Problem) -> None:
     body = other_kernel(STORE, "    if tl.load(q + row * K) > -1.0e30:\n" + "        memory = tl.exp(tl.exp(memory))\n"
-        "        if tl.load(q + row * K) > 1.5:\n            tl.store(out + row * V, 0.0)\n"
+        "        if tl.load(q + row * K) > 0.0:\n            tl.store(out + row * V, 0.0)\n"
         "        memory = tl.sqrt(memory)\n        tl.store(tile, memory)\n")  # fmt: skip
     source = candidate(body)
     build, seen = interpret(covered, source)
