@@ -38,6 +38,23 @@ def use_server() -> None:
         raise BadInput(
             "PREFECT_API_URL names no Prefect server", "docs/operating.md starts one: http://127.0.0.1:4200/api"
         )
+    _must_be_prefect(os.environ["PREFECT_API_URL"])
+
+
+def _must_be_prefect(url: str) -> None:
+    """Raises `BadInput` for a URL that is none, or where something else answers. Silence is for the caller to report."""
+    hint = "correct PREFECT_API_URL: it ends in /api, as in http://127.0.0.1:4200/api"
+    try:
+        parsed = httpx.URL(url)
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise BadInput(f"`{url}` is no URL of a Prefect server", hint)
+        answer = httpx.get(f"{url.rstrip('/')}/health", timeout=10)
+    except httpx.InvalidURL as error:
+        raise BadInput(f"`{url}` is no URL: {error}", hint) from error
+    except httpx.HTTPError:
+        return
+    if answer.status_code == httpx.codes.NOT_FOUND or (answer.is_success and answer.text.strip() != "true"):
+        raise BadInput(f"what answers at `{url}` is no Prefect server", hint)
 
 
 def _settings() -> None:
@@ -49,10 +66,11 @@ def _settings() -> None:
 def start_prefect() -> None:
     """Make a Prefect API available to this process; call it before anything imports prefect.
 
-    Raises `Broken` when the embedded server does not come up.
+    Raises `Broken` when the embedded server does not come up, `BadInput` when PREFECT_API_URL names something else.
     """
     _settings()
     if os.environ.get("PREFECT_API_URL"):
+        _must_be_prefect(os.environ["PREFECT_API_URL"])
         return
     port = _free_port()
     script = Path(__file__).with_name("serve_prefect.py")

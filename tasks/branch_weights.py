@@ -9,20 +9,25 @@ from collections.abc import Callable, Mapping
 from tasks.sass import Code, CodeBlock, LineWork
 
 Shares = Mapping[int, float]
+OF_RARE_LINES = 0.75  # share of its instructions from which on a block is one of rare lines
 
 
 def weighted(code: Code, shares: Shares, count: Callable[[LineWork], int]) -> float:
     """`count` of what a warp executes on average. `shares`: line → executions per program, at most 1; absent is 1.
 
-    Each block of the code counts as often as it runs. Code without branches, or without shares, gives its plain count.
+    Code without branches, or without shares, gives its plain count.
     """
-    return sum(_runs(block, shares) * count(work) for block in code.blocks for work in block.lines.values())
+    return sum(_runs(block, line, shares) * count(work) for block in code.blocks for line, work in block.lines.items())
 
 
-def _runs(block: CodeBlock, shares: Shares) -> float:
-    """A block that every warp passes issues everything in it. Another runs as often as its most frequent own line.
-
-    Work of lines that always run may be sunk into a branch, so these lines do not tell how often it is taken.
+def _runs(block: CodeBlock, line: int, shares: Shares) -> float:
+    """A block that every warp passes issues everything in it. One of rare lines runs as often as the most frequent of
+    them, with all that was sunk into it. In any other a few rare instructions may stand predicated among those that
+    always run, so there each line counts for itself.
     """
-    rare = [shares[line] for line in block.lines if shares.get(line, 1.0) < 1.0]
-    return max(rare) if rare and not block.always else 1.0
+    if block.always:
+        return 1.0
+    rare = {x: work.instructions for x, work in block.lines.items() if shares.get(x, 1.0) < 1.0}
+    if sum(rare.values()) >= OF_RARE_LINES * sum(work.instructions for work in block.lines.values()) > 0:
+        return max(shares[x] for x in rare)
+    return shares.get(line, 1.0)

@@ -7,6 +7,7 @@ runs; what comes back is a launch description and cubins, checked here. A result
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 from uuid import uuid4
@@ -158,9 +159,15 @@ def _keep(stage: Stage, launches: Launches, recording: Recording, folder: Path) 
             (making / "cubins" / f"{name}.cubin").write_bytes(content)
         (making / "launches.json").write_text(launches.model_dump_json())
         (making / "recording.json").write_text(recording.model_dump_json())
+        (making / "sha256").write_text(_seal(making))
         _replace(making, folder)
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def _seal(folder: Path) -> str:
+    """Digest of what is launched; each cubin is sealed by its name."""
+    return digest([digest((folder / name).read_bytes()) for name in ("launches.json", "recording.json")])
 
 
 def _replace(making: Path, folder: Path) -> None:
@@ -177,6 +184,8 @@ def _from_cache(folder: Path) -> Compiled | None:
     if not folder.is_dir():
         return None
     try:
+        if (folder / "sha256").read_text() != _seal(folder):
+            raise ValueError("damaged description of its launches")
         launches = Launches.model_validate_json((folder / "launches.json").read_bytes())
         Recording.model_validate_json((folder / "recording.json").read_bytes())
         for found in launches.workloads.values():
@@ -185,6 +194,7 @@ def _from_cache(folder: Path) -> Compiled | None:
                 if hashlib.sha256(content).hexdigest() != launch.cubin:
                     raise ValueError(f"damaged cubin {launch.cubin}")
     except (OSError, ValueError, ValidationError):
-        os.rename(folder, folder.with_name(f"{folder.name}.damaged-{uuid4().hex}"))
+        with suppress(FileNotFoundError):  # another run was first
+            os.rename(folder, folder.with_name(f"{folder.name}.damaged-{uuid4().hex}"))
         return None
     return Compiled(folder=folder, workloads=launches.workloads, cached=True)

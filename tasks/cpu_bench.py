@@ -15,7 +15,7 @@ from pathlib import Path
 
 from serving.errors import Broken
 from tasks.cpu_build import built_cpu_arms
-from tasks.cpu_inputs import draw
+from tasks.cpu_inputs import draw, new_seed
 from tasks.cpu_numerics import engaged
 from tasks.cpu_pairs import Lane, LaneFault, Track, WrongResult, calibrate, run_pair, started
 from tasks.judge_microbench import MIX, TIME, WORKING_SET
@@ -63,7 +63,7 @@ def measure_cpu_bench(
     """
     if gate is None:
         raise Broken("a timing without its numerics evidence was asked for", "run the numerics rung first")
-    observed, seed = Observed(), int(digest([digest(candidate.source), "timing", confirms])[:12], 16)
+    observed, seed = Observed(), new_seed()
     made = built_cpu_arms(problem, candidate, build, tuple(Arm))
     facts = {**build.environment.facts, **_machine(), "evaluator": problem.evaluator_digest[:16]}
     facts["incumbent"] = digest(made[Arm.INCUMBENT].digests)[:16]

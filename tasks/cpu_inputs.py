@@ -4,6 +4,7 @@ Every call gets values of its own in the same buffers, and outputs that hold not
 earlier call, by address, by content or by count, is wrong in the next.
 """
 
+import secrets
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tasks.definition import Timing
 from tasks.ending import Limits
 from tasks.interpreted import arrays_of
 from tasks.native import STORED, NativeFault
+from tasks.numerics import SEED_BITS
 from tasks.problem import Problem
 from tasks.records import digest
 from tasks.staging import UntrustedResult, staged
@@ -23,6 +25,11 @@ MAX_DRAW_BYTES = 1 << 30
 POISON = (float("nan"), 1.0, -3.0e38)
 WEIGHT_RANGE = (0.8, 1.25)
 Views = dict[str, Array]
+
+
+def new_seed() -> int:
+    """Not from the source, as where kernels are only interpreted: a candidate that runs could compute it, and the inputs."""
+    return secrets.randbits(SEED_BITS)
 
 
 def stored(values: Array, dtype: str) -> Array:

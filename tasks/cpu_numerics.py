@@ -15,11 +15,11 @@ import numpy as np
 from serving.errors import Broken
 from tasks.build import BOTH
 from tasks.cpu_build import built_cpu_arms
-from tasks.cpu_inputs import must_be_unchanged, poison, stored, values_of
+from tasks.cpu_inputs import must_be_unchanged, new_seed, poison, stored, values_of
 from tasks.definition import Check
 from tasks.interpreted import ArmResult, Expected, make_expected
 from tasks.native import Native, NativeFault, NativeSource, native
-from tasks.numerics import blocks_of, seed_of
+from tasks.numerics import blocks_of
 from tasks.problem import Problem
 from tasks.records import Arm, Block, Build, Engagement, Evidence, KernelCandidate, Rung
 from tasks.twins import Array, Run, runs_of
@@ -29,7 +29,7 @@ def measure_cpu_numerics(
     problem: Problem, candidate: KernelCandidate, build: Build, *, arms: Sequence[Arm] = BOTH
 ) -> Evidence:
     """Errors per arm and regime. Raises Broken if the incumbent fails to run."""
-    started, seed = time.monotonic(), seed_of(candidate)
+    started, seed = time.monotonic(), new_seed()
     made = built_cpu_arms(problem, candidate, build, arms)
     expected = make_expected(problem, seed)
     with ThreadPoolExecutor(max_workers=len(made)) as pool:

@@ -16,7 +16,7 @@ from serving.errors import Broken
 from tasks.compiled import LaunchSite
 from tasks.definition import Check
 from tasks.problem import Problem
-from tasks.recorded import Recording
+from tasks.recorded import RECORDED_ARCH, Recording
 from tasks.records import Record, digest
 from tasks.staging import UntrustedResult, fault_of, staged
 from tasks.twins import Array, Run, results_of, runs_of, shaped
@@ -114,7 +114,8 @@ def interpret(problem: Problem, recording: Recording, inputs: bytes) -> ArmResul
         for run in runs_of(x)
         if run.name in recording.calls
     ]
-    with staged({"inputs.npz": inputs}, {"functions": recording.functions, "checks": runs}) as stage:
+    request = {"arch": RECORDED_ARCH, "functions": recording.functions, "checks": runs}
+    with staged({"inputs.npz": inputs}, request) as stage:
         ending = stage.run("interpret.py", limits)
         fault = fault_of(ending, None, limits)
         try:

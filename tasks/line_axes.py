@@ -40,11 +40,11 @@ def lines_of(source: str, kernel: str) -> dict[int, Line]:
         found, decided = (_Reading(tree, function, through_loads=x).lines() for x in (True, False))
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # nested too deeply, say: nothing is claimed
         return {}
-    return {
-        line: Line(values=found[line][0], decided=decided[line][1], stretch=first)
-        for statement, first in _stretches(function.body)
-        for line in _span(statement)
-    }
+    lines: dict[int, Line] = {}
+    for statement, first in _stretches(function.body):
+        for line in _span(statement):  # of several statements on a line, the outermost, which runs the most
+            lines.setdefault(line, Line(values=found[line][0], decided=decided[line][1], stretch=first))
+    return lines
 
 
 def _functions(tree: ast.AST) -> dict[str, ast.FunctionDef]:

@@ -2,11 +2,9 @@
 compiled, interpreted and counted in processes that it never enters, so a false list of launches is judged as it stands.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
-
-from pydantic import ValidationError
 
 from serving.home import home
 from tasks.problem import Problem
@@ -39,6 +37,33 @@ class Recorded(Record):
     failure: str | None = None
 
 
+def text_of(functions: Sequence[Mapping[str, Any]]) -> str:
+    """The kernels as they were handed over, each on its lines, with imports of what they use of Triton: the file may say
+    something else. `functions` are those that were compiled. Empty where a name means two things.
+    """
+    lines = {n: line for x in functions for n, line in enumerate(x["text"].splitlines(), x["line"])}
+    meanings: dict[str, str | None] = {}
+    for name, meant in [(x["name"], None) for x in functions] + [y for x in functions for y in _language(x, functions)]:
+        if meanings.setdefault(name, meant) != meant:
+            return "\n"
+    if len({x["name"] for x in functions}) < len(functions):
+        return "\n"
+    text = [lines.get(n, "") for n in range(1, max(lines, default=0) + 1)]
+    return "\n".join([*text, *(x for x in meanings.values() if x)]) + "\n"
+
+
+def _language(function: Mapping[str, Any], functions: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str | None]]:
+    """Each name that a function reads and that is no constant, with the import that it stands for."""
+    for name, value in function["names"].items():
+        match value:
+            case {"module": module}:
+                yield name, f"import {module} as {name}"
+            case {"builtin": [module, what]}:
+                yield name, f"from {module} import {what.split('.')[0]} as {name}"
+            case {"function": place}:
+                yield name, None if functions[place]["name"] == name else f"# {functions[place]['name']} as {name}"
+
+
 def calls_of(problem: Problem, launch: Mapping[str, Scalar]) -> list[dict[str, Any]]:
     """How `run` is called: for each production shape, each check, and each twin of one, whose own `options` it may lack."""
     runs = [(shaped(x, run), run) for x in problem.workloads.checks for run in runs_of(x)]
@@ -57,17 +82,18 @@ def record(problem: Problem, candidate: KernelCandidate, environment: Environmen
     """
     facts = {name: environment.facts[name] for name in ("torch", "triton", "python")}
     key = digest([digest(candidate.source), dict(candidate.launch), problem.evaluator_digest, facts])
-    kept = home() / "recordings" / f"{key}.json"
-    try:
-        return Recorded(recording=Recording.model_validate_json(kept.read_bytes()))
-    except (OSError, ValidationError):
-        pass  # made anew
+    folder = home() / "recordings"
+    for kept in folder.glob(f"{key}.*.json"):
+        content = kept.read_bytes()
+        if kept.name == f"{key}.{digest(content)}.json":
+            return Recorded(recording=Recording.model_validate_json(content))
     found = _record(problem, candidate)
     if found.recording is not None:
-        kept.parent.mkdir(exist_ok=True)
-        part = kept.with_name(f"{kept.name}.{uuid4().hex}")
-        part.write_text(found.recording.model_dump_json())
-        part.replace(kept)
+        folder.mkdir(exist_ok=True)
+        content = found.recording.model_dump_json().encode()
+        part = folder / f"{key}.{uuid4().hex}.part"
+        part.write_bytes(content)
+        part.replace(folder / f"{key}.{digest(content)}.json")
     return found
 
 

@@ -22,6 +22,7 @@ from tasks.interpreted_counts import bytes_moved, line_shares
 from tasks.judge_static import ENGINE_TRITON, NO_TRITON
 from tasks.line_axes import Line, lines_of
 from tasks.problem import Problem
+from tasks.recorded import text_of
 from tasks.records import Arm, Block, Build, Environment, Evidence, KernelCandidate, Record, Rung
 from tasks.sass import Code, read_code
 from tasks.static_blocks import Codes, Shape, occupancy_of, static_blocks
@@ -35,7 +36,6 @@ class Reading(Record):
 
     problem: Problem
     arm: Arm
-    source: str
     arch: int
     compiled: Compiled
     codes: Codes
@@ -108,19 +108,18 @@ def _read(problem: Problem, source: KernelCandidate, arm: Arm, arch: int, compil
         if arm is Arm.INCUMBENT:
             raise Broken(f"the incumbent's machine code cannot be read: {error}", "check the Triton version") from error
         return f"its machine code cannot be read: {error}"
-    return Reading(
-        problem=problem.tuned(source), arm=arm, arch=arch, source=source.source, compiled=compiled, codes=codes
-    )
+    return Reading(problem=problem.tuned(source), arm=arm, arch=arch, compiled=compiled, codes=codes)
 
 
 def _blocks(reading: Reading, interpreted: Evidence | None, primary: bool, first: int) -> list[Block]:
     """Every workload of one arm on one architecture; bytes do not depend on it and are noted once."""
     problem, compiled, arm = reading.problem, reading.compiled, reading.arm
     lines: dict[str, dict[int, Line]] = {}
+    text = text_of(compiled.recording.functions)
     blocks: list[Block] = []
     for workload in problem.workloads.timings:
         launches = compiled.workloads[workload.name]
-        lines |= {x.kernel: lines_of(reading.source, x.kernel) for x in launches if x.kernel not in lines}
+        lines |= {x.kernel: lines_of(text, x.kernel) for x in launches if x.kernel not in lines}
         shape = Shape(
             arm=arm, workload=workload.name, launches=launches, arch=None if primary else f"sm_{reading.arch}",
             gpu=gpu_of(reading.arch), lines=lines,

@@ -10,6 +10,8 @@ import random
 import numpy as np
 import worker
 from counts import Counts
+from offline import OfflineDriver
+from triton.language import target_info
 from triton.language.extra import libdevice
 from triton.runtime import interpreter
 
@@ -19,7 +21,8 @@ LACKING = ("extern_elementwise", "inline_asm")
 class Interpreter:
     """Patches the one interpreter of this process."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, arch):
+        self.target = OfflineDriver(arch).target
         self.random = random.Random(seed)
         self.lacking, self.fault, self.kernel, self.counts = False, None, None, Counts()
         self.starts, self.ends = np.zeros(0, np.uint64), np.zeros(0, np.uint64)
@@ -30,6 +33,7 @@ class Interpreter:
         self.set_dim, self.set_index = self.builder.set_grid_dim, self.builder.set_grid_idx
         self.builder.set_grid_dim, self.builder.set_grid_idx = self.start_grid, self.start_program
         interpreter._interpreter = self
+        target_info.current_target = lambda: self.target  # what a kernel asks, it is told as when it is compiled
         for name in LACKING:
             setattr(self.builder, f"create_{name}", self.noting_the_lack(name))
         for name, function in inspect.getmembers(libdevice, callable):

@@ -125,7 +125,7 @@ def main():
     if broken is not None:
         worker.write_result(request, self_test=broken, fault=None, workloads={})
         return
-    interpreter = Interpreter(str(request["functions"]))  # the same order of programs at each run of one source
+    interpreter = Interpreter(str(request["functions"]), request["arch"])
     interpreter.install()
     arrays, workloads = {}, {}
     try:

@@ -195,6 +195,8 @@ class Reader:
                 self.check_name(node)
             if isinstance(node, ast.Attribute):
                 self.found(node)
+            if isinstance(node, ast.Compare):
+                self.check_identity(node)
 
     def check_name(self, node):
         if node.id.startswith("__"):
@@ -203,6 +205,14 @@ class Reader:
             if hasattr(builtins, node.id):
                 self.refuse(f"`{node.id}`", node)
             raise NameError(f"{node.id} is not defined")
+
+    def check_identity(self, node):
+        """`is` tells whether constants were merged into one, which Python does and Triton's compiler does not."""
+        known = all(
+            isinstance(x, ast.Constant) and (x.value is None or isinstance(x.value, bool)) for x in node.comparators
+        )
+        if any(isinstance(x, ast.Is | ast.IsNot) for x in node.ops) and not known:
+            self.refuse("`is` with something else than None, True or False", node)
 
     def found(self, node):
         """What an expression means if modules alone decide, else None. Raises CandidateFault."""

@@ -46,6 +46,11 @@ def test_a_block_within_a_block_does_not_make_its_parent_as_rare() -> None:
     assert weighted(code((False, {20: 80, 21: 2})), {20: 1 / 8, 21: 1 / 64}, count) == pytest.approx(82 / 8)
 
 
+def test_a_few_rare_instructions_do_not_make_the_work_beside_them_rare() -> None:
+    predicated = code((True, {10: 20}), (False, {30: 1213, 40: 32}))
+    assert weighted(predicated, {40: 1 / 20}, count) == pytest.approx(20 + 1213 + 32 / 20)
+
+
 def test_a_slow_path_of_lines_that_always_run_counts_once() -> None:
     assert weighted(code((True, {1: 100}), (False, {1: 20})), {9: 0.5}, count) == 120
 

@@ -86,3 +86,9 @@ def test_a_build_is_found_again_and_a_damaged_one_is_made_again(
     again = compile_arm(tiny, tiny.incumbent, facts)
     assert not again.cached
     assert artifact_digest(again) == told
+    (kept,) = (own_home / "recordings").iterdir()
+    for altered in (again.folder / "launches.json", kept):
+        altered.write_bytes(altered.read_bytes().replace(b'"num_warps":', b'"num_warps":3', 1))
+    last = compile_arm(tiny, tiny.incumbent, facts)
+    assert not last.cached
+    assert artifact_digest(last) == told

@@ -4,7 +4,7 @@ import pytest
 from cpu_candidates import source_of
 
 from serving.errors import BadInput, Broken
-from tasks import cpu_bench
+from tasks import cpu_bench, cpu_numerics
 from tasks.build import build_kernel
 from tasks.check import check
 from tasks.cpu_bench import measure_cpu_bench
@@ -62,6 +62,25 @@ def test_known_noise_is_not_measured_again_and_a_confirmation_draws_anew(
     with pytest.raises(ValueError, match="nothing was observed"):  # no pair ran
         measure_cpu_bench(small_cpu, CPP, build, gate=GATE, recall=recall)  # type: ignore[arg-type]
     assert len(asked) == 1
+
+
+def test_a_candidate_cannot_compute_the_seed_of_its_inputs(
+    small_cpu: Problem, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+
+    def stop(problem: Problem, seed: int) -> None:
+        seeds.append(seed)
+        raise Broken("enough seen", "")
+
+    monkeypatch.setattr(cpu_numerics, "make_expected", stop)
+    monkeypatch.setattr(cpu_bench, "tracks_of", stop)
+    for _ in range(2):
+        with pytest.raises(Broken, match="enough seen"):
+            measure_cpu_numerics(small_cpu, CPP, build)
+        with pytest.raises(Broken, match="enough seen"):
+            measure_cpu_bench(small_cpu, CPP, build, gate=GATE)
+    assert len(set(seeds)) == 4
 
 
 def test_a_timing_without_its_gate_is_refused(small_cpu: Problem, build: Build) -> None:

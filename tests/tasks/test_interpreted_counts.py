@@ -130,3 +130,18 @@ def test_straight_line_code_keeps_its_plain_count(covered: Problem) -> None:
     for workload in ("tp8_b1", "tp8_b8"):
         weighted, plain = (values(static, f"warp_instructions{x}", workload)[None] for x in ("", "_unweighted"))
         assert weighted == plain
+
+
+def test_work_beside_a_rare_branch_counts_in_full(covered: Problem) -> None:
+    body = other_kernel(STORE, "    if tl.load(q + row * K) > -1.0e30:\n" + "        memory = tl.exp(tl.exp(memory))\n"
+        "        if tl.load(q + row * K) > 0.0:\n            tl.store(out + row * V, 0.0)\n"
+        "        memory = tl.sqrt(memory)\n        tl.store(tile, memory)\n")  # fmt: skip
+    source = candidate(body)
+    build, seen = interpret(covered, source)
+    evidence = measure_static(covered, source, build, arms=ALONE, interpreted=seen)
+    counted, plain = (
+        values(evidence, x, "tp8_b8")[None] for x in ("warp_instructions", "warp_instructions_unweighted")
+    )
+    assert counted is not None
+    assert plain is not None
+    assert 0.9 * plain < counted < plain

@@ -95,6 +95,11 @@ def test_a_stretch_begins_with_a_block_and_after_a_branch() -> None:
     }
 
 
+def test_a_condition_on_the_line_of_its_branch_runs_as_often_as_what_is_before_it() -> None:
+    source = f"{HEAD}@triton.jit\ndef kernel(p, n):\n    x = p\n    if heavy(x) > 1: y = 2\n"
+    assert {line: x.stretch for line, x in lines_of(source, "kernel").items()} == {8: 8, 9: 8}
+
+
 def test_lines_of_one_statement_belong_together() -> None:
     source = f"{HEAD}@triton.jit\ndef kernel(p, n):\n    x = (\n        p\n        + tl.program_id(1)\n    )\n"
     found = lines_of(source, "kernel")
