@@ -7,10 +7,11 @@ from typing import Any
 
 import yaml
 
-from serving.derive import FIELDS, LANGUAGE
+from serving.derive import LANGUAGE
 from serving.documents import validate
 from serving.errors import BadInput
 from serving.faults import Fault, warning
+from serving.fields import FIELDS
 from serving.recipe_roles import (
     GPU_MEMORY_GB,
     RecipePart,
