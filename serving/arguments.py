@@ -11,10 +11,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from serving.derive import FIELDS, LANGUAGE, arguments_of, contradictions, field_of
+from serving.derive import LANGUAGE, arguments_of
 from serving.engine_env import SCRIPTS, engine, run_script
 from serving.errors import BadInput
 from serving.faults import Fault, error
+from serving.fields import FIELDS, contradictions, field_of
 from serving.home import home
 from serving.stack import Role, Scalar, StackSpec, Value
 from serving.stack_rules import NEEDED_ARGUMENTS

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from serving.derive import arguments_of, contradictions, derived_environment, field_of, peers_of, words_of
+from serving.derive import arguments_of, derived_environment, peers_of, words_of
+from serving.fields import contradictions, field_of
 from serving.roles import RoleSpec
 from serving.stack import StackSpec, load_stack
 

@@ -64,6 +64,7 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
     (ONE, {"moe": {"all_to_all": "deepep"}}, "moe.all_to_all", "needs GPUs"),
     (ONE, {"roles/server/parallelism": {"tp": 3}}, "roles.server.parallelism.tp", "attention heads"),
     (ONE, {"roles/server/resources": {"memory_gb": 0.01}}, "roles.server.arguments.max-total-tokens", "may take"),
+    (ONE, {"roles/server/engine": "nowhere"}, "roles.server.engine", "no bin/python"),
     (ONE, {"roles/server/speed": 9}, "roles.server.speed", "unknown key"),
     (H200, {"replayssm": {"phase": "decode"}}, "replayssm.phase", "lower bound"),
     (EPD, {"replayssm": {"phase": "decode", "length": 16}}, "replayssm.phase", "not wired"),
