@@ -26,7 +26,9 @@ CLIENT = {
     "output_tokens_per_s": Observable("tokens/s", "up"),
     "requests_per_s": Observable("requests/s", "up"),
     "goodput_per_s": Observable("requests/s", "up"),
+    "goodput_per_device_per_s": Observable("requests/s", "up"),
     "failed_pct": Observable("%", "down"),
+    "cancelled_pct": Observable("%", "down"),
 }
 
 # Means over the requests of a block, from the server's own histograms. Queue, prefill and first_token_rest add up to
@@ -47,6 +49,7 @@ CONTEXT = {
     "cached_tokens": Observable("tokens", "down"),
     "client_cpu_pct": Observable("%", "down"),
     "send_lag_p95_ms": Observable("ms", "down"),
+    "loop_lag_p95_ms": Observable("ms", "down"),
     "machine_cpu_pct": Observable("%", "down"),
 }
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import psutil
 
 from serving import metrics
+from serving.devices import devices_of
+from serving.jsonl import write_jsonl
 from serving.launch import Server
 from serving.observables import OBSERVABLES
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
-from serving.traffic import send, write_jsonl
+from serving.traffic import send
 from serving.witness import Calls, Witness
 from tasks.records import Arm, Block
 
@@ -35,6 +37,7 @@ class Run:
 
 def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order: int, run: Run) -> list[Block]:
     """One block of traffic on one arm. Request records and both scrapes are kept in the folder of the run."""
+    devices = devices_of([metrics.resolved_arguments(server.base_url)])
     psutil.cpu_percent()
     started_s = run.elapsed_s
     counted = server.witness.calls()
@@ -48,13 +51,13 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     doubt = metrics.disagreement(before, after, batch.records)
     layers = metrics.layers(before, after)
     whole = {
-        **summarise_batch(batch, scenario.objectives),
+        **summarise_batch(batch, scenario.objectives, devices),
         **(layers if doubt is None else {layer: Measured(None, doubt) for layer in layers}),
         "machine_cpu_pct": Measured(psutil.cpu_percent()),
         **summarise_calls(server.witness, counted, batch.wall_s),
     }
     found = _blocks(whole, arm, scenario.name, order, started_s)
-    for part in scenario.traffic.classes:
+    for part in sorted({record.class_name for record in batch.records}):
         values = summarise([record for record in batch.records if record.class_name == part])
         found += _blocks(values, arm, scenario.name, order, started_s, part)
     value = whole[scenario.primary].value
