@@ -32,7 +32,7 @@ def measure_share(scenario: Scenario, server: Server, run: Run) -> list[Block]:
         started_s, before = run.elapsed_s, server.witness.calls()
         batch = send(server.base_url, scenario.traffic, first + order)
         share = summarise_calls(server.witness, before, batch.wall_s).get("code_share_pct")
-        failed = any(record.error is not None for record in batch.records)
+        failed = not all(record.completed for record in batch.records)
         value = share.value if share is not None and not failed else None
         told = "no function is counted" if share is None else share.reason
         reason = None if value is not None else "requests failed" if failed else told
