@@ -11,11 +11,9 @@ import re
 import warnings
 from collections.abc import Mapping
 
+from tasks.own_names import bound, imports, kept, keywords_of_others
 from tasks.records import Scalar
 
-FIXED = frozenset({"run", "CPP"})  # what is looked for in a candidate by name
-REFLECTION = frozenset({"eval", "exec", "globals", "locals", "vars"})
-TAKES_NAMES = frozenset({"dict", "partial", "Config"})  # calls whose keywords may come back as names of parameters
 MODULE = ""
 
 
@@ -92,14 +90,15 @@ class _Renamed(ast.NodeTransformer):
     def __init__(self, tree: ast.Module) -> None:
         self.functions = {x.name: x for x in tree.body if isinstance(x, ast.FunctionDef)}
         self.taken = {name: _parameters(function) for name, function in self.functions.items()}
-        self.bound = {name: _bound(function) - {name} for name, function in self.functions.items()}
+        self.bound = {name: bound(function) - {name} for name, function in self.functions.items()}
         outside = [x for x in tree.body if x not in self.functions.values()]
-        self.bound[MODULE] = {name for x in outside for name in _bound(x)} | set(self.functions)
-        self.imported, unclear = _imports(tree)
+        self.bound[MODULE] = {name for x in outside for name in bound(x)} | set(self.functions)
+        self.imported, unclear = imports(tree)
         inside = {name for space in self.functions for name in self.bound[space]}
         shadowing = inside & (self.bound[MODULE] | set(self.imported) | set(dir(builtins)))
         clash = self.bound[MODULE] & set(self.imported)
-        self.kept = _kept(tree) | shadowing | clash | unclear
+        foreign = set(self.imported) | set(dir(builtins))
+        self.kept = kept(tree) | keywords_of_others(tree, self.functions, foreign) | shadowing | clash | unclear
         self.numbers: dict[tuple[str, str], str] = {}
         self.space = MODULE
 
@@ -139,7 +138,7 @@ class _Renamed(ast.NodeTransformer):
     def _keywords(self, call: ast.Call) -> None:
         """Of a function of this module, called or launched as `kernel[grid](...)`."""
         called = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-        if isinstance(called, ast.Name) and called.id not in self.bound[self.space] - self.bound[MODULE]:
+        if isinstance(called, ast.Name) and (self.space == MODULE or called.id not in self.bound[self.space]):
             for keyword in call.keywords:
                 if keyword.arg and keyword.arg in self.taken.get(called.id, ()):
                     keyword.arg = self.name(keyword.arg, called.id)
@@ -148,59 +147,3 @@ class _Renamed(ast.NodeTransformer):
 def _parameters(function: ast.FunctionDef) -> frozenset[str]:
     a = function.args
     return frozenset(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
-
-
-def _bound(tree: ast.AST) -> set[str]:
-    """Every name that is bound anywhere inside."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
-                names.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                names.add(name)
-    return names
-
-
-def _imports(tree: ast.AST) -> tuple[dict[str, str], frozenset[str]]:
-    """What each imported name stands for, and names that stand for more than one thing or for something unknown."""
-    found: dict[str, set[str]] = {}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    found.setdefault(alias.asname or alias.name, set()).add(alias.name)
-            case ast.ImportFrom(names=names, module=module, level=level):
-                for alias in names:
-                    unknown = level or module in (None, "__future__") or alias.name == "*"
-                    path = {"", "?"} if unknown else {f"{module}.{alias.name}"}
-                    found.setdefault(alias.asname or alias.name, set()).update(path)
-    clear = {name: next(iter(paths)) for name, paths in found.items() if len(paths) == 1}
-    return clear, frozenset(found) - frozenset(clear)
-
-
-def _kept(tree: ast.Module) -> frozenset[str]:
-    """Names of which another spelling may have another meaning: in a text, made one, of a class, or declared global."""
-    words: set[str] = set(FIXED)
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str(text)) if len(text) < 1000:
-                words |= set(re.findall(r"\w+", text))
-            case ast.Call(keywords=keywords) if _last(node.func) in TAKES_NAMES:
-                words |= {keyword.arg for keyword in keywords if keyword.arg}
-            case ast.ClassDef():
-                words |= {node.name, *_bound(node)}
-            case ast.Global(names=names) | ast.Nonlocal(names=names):
-                words |= set(names)
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-                words.add(name)
-            case ast.Name(id=name) if name in REFLECTION:
-                words |= {x.id for x in ast.walk(tree) if isinstance(x, ast.Name)} | _bound(tree)
-    return frozenset(words)
-
-
-def _last(function: ast.expr) -> str:
-    match function:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""

@@ -142,6 +142,14 @@ def test_a_name_that_hides_another_is_not_mixed_up_with_it() -> None:
     assert normal_form(text.format("X")) != normal_form(text.format("Z"))
 
 
+@pytest.mark.parametrize(
+    "call", ["g(a=1, b=2)", "f[0](a=1, b=2)", "g.run(a=1, b=2)", "dict(a=1, b=2)", "partial(g, a=1, b=2)"]
+)
+def test_a_parameter_that_a_keyword_may_name_in_a_way_that_is_not_seen_is_not_renamed(call: str) -> None:
+    text = "def run():\n    def g({0}, {1}):\n        return {0} - {1}\n    return " + call
+    assert normal_form(text.format("a", "b")) != normal_form(text.format("b", "a"))
+
+
 def test_an_import_that_stands_for_two_things_stays() -> None:
     text = "try:\n    import {0} as np\nexcept ImportError:\n    import {1} as np\ndef run():\n    return np.x\n"
     assert normal_form(text.format("numpy", "cupy")) != normal_form(text.format("cupy", "numpy"))
