@@ -187,6 +187,7 @@ def ends_with(error: str) -> Turn:
         (failing(429, "rate_limit_error", retry_after="soon"), CallEnd.BUSY, 1.0),
         (failing(500, "api_error"), CallEnd.BROKEN_OFF, 1.0),
         (proposing(proposal(), drops_after=4), CallEnd.BROKEN_OFF, 1.0),
+        (Turn(vanishes=True), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"<html>busy</html>"), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"event: message_start\ndata: nonsense\n\n"), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"x" * (MOST_BYTES + 9)), CallEnd.BROKEN_OFF, 1.0),
