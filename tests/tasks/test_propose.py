@@ -164,7 +164,7 @@ def test_more_than_was_asked_for_is_not_read(tmp_path: Path) -> None:
     with scripted(proposing(proposal(), proposal("hoist_gate"))) as (_, line, _w):
         ended = asked(line, tmp_path, n=1)
     assert len(ended.accepted) == 1
-    assert "1 proposals were asked for" in ended.faults[0]
+    assert "at most 1 were asked for" in ended.faults[0]
 
 
 def test_a_model_that_declines_is_not_asked_again(tmp_path: Path) -> None:
