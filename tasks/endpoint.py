@@ -99,7 +99,9 @@ async def _call(endpoint: Endpoint, request: Mapping[str, Any], within_s: float,
         except (anthropic.APITimeoutError, httpx2.TimeoutException):
             return Reply(CallEnd.TIMED_OUT, f"no end within {within_s:.0f} s", body=bytes(body))
         except anthropic.APIConnectionError as error:
-            return Reply(CallEnd.NOT_REACHED, f"cannot reach it: {error.__cause__ or error}")
+            if isinstance(error.__cause__, httpx2.ConnectError | httpx2.UnsupportedProtocol):
+                return Reply(CallEnd.NOT_REACHED, f"cannot reach it: {error.__cause__}")
+            return Reply(CallEnd.BROKEN_OFF, f"the connection broke off: {error.__cause__!r}")
         except httpx2.HTTPError as error:
             return Reply(CallEnd.BROKEN_OFF, f"the connection broke off: {error!r}", body=bytes(body))
 

@@ -110,7 +110,7 @@ def read_proposals(answer: Answer, subject: Subject, ids: Sequence[str], most: i
     faults: list[str] = []
     for number, written in enumerate(_listed(arguments, faults), 1):
         if number > most:
-            faults.append(f"{most} proposals were asked for, and the rest was not read")
+            faults.append(f"at most {most} were asked for, and the rest was not read")
             break
         try:
             hypotheses.append(_hypothesis(written, subject, ids, f"proposal {number}"))

@@ -4,13 +4,14 @@ Each ask is one message made from files and the ledger; what was wrong with an a
 chat history: what was learnt stands in the ledger and in the catalogue.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from serving.errors import BadInput
 from tasks.asking import Line
-from tasks.challenge import challenge
+from tasks.challenge import challenge, unchecked
 from tasks.endpoint import endpoint_of
 from tasks.findings_text import refusal_text
 from tasks.ledger import Contents, Ledger
@@ -24,6 +25,7 @@ from tasks.records import Hypothesis, digest
 from tasks.refusal import Refusal
 from tasks.subject import Subject, read_subject
 
+log = logging.getLogger(__name__)
 ASKS = 3  # once, and at most twice more with what was wrong
 
 
@@ -78,13 +80,19 @@ class _Heard:
             if refusal is None:
                 self.accepted.append(hypothesis)
                 self.past = self.past.with_accepted(hypothesis)
+                if (left_open := unchecked(hypothesis)) is not None:
+                    log.warning("%s: %s", hypothesis.title, left_open)
             else:
                 self.refused.append(refusal)
         return wrong == len(self.faults) + len(self.refused)
 
     def told(self) -> list[str]:
         """What the next ask says of the answers before."""
-        return [*self.faults, *map(refusal_text, self.refused), *(f"accepted: `{x.title}`" for x in self.accepted)]
+        return [
+            *dict.fromkeys(self.faults),
+            *map(refusal_text, self.refused),
+            *(f"accepted: `{x.title}`" for x in self.accepted),
+        ]
 
 
 def _asked(subject: Subject, n: int, contents: Contents, line: Line, heard: _Heard) -> tuple[Ended, str]:

@@ -63,7 +63,7 @@ def _models(contents: Contents) -> list[str]:
     asks = [Proposals.model_validate(entry.record) for entry in contents.entries if entry.kind == "proposals"]
     accepted = sum(len(ask.accepted) for ask in asks)
     spent = spent_text(total_spent(ask.spent for ask in asks))
-    return [f"models asked: {len(asks)} times, {accepted} proposals accepted; {spent}"] if asks else []
+    return [f"models asked: {len(asks)}, proposals accepted: {accepted}; {spent}"] if asks else []
 
 
 def _costs(found: list[Experiment]) -> list[str]:

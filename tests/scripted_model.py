@@ -18,7 +18,7 @@ class Turn:
     """What the server does with one request. `streams`: as events, even if not asked; None: as asked.
 
     `drops_after`: so many events, then the connection goes. `hangs`: nothing comes until the server is closed.
-    `drips`: pings without end.
+    `drips`: pings without end. `vanishes`: the connection goes before any answer.
     `usage`: None takes it away; by default it is what the texts make at four bytes to a token. `raw`: a body as it stands.
     """
 
@@ -30,6 +30,7 @@ class Turn:
     drops_after: int | None = None
     hangs: bool = False
     drips: bool = False
+    vanishes: bool = False
     usage: object = "counted"
     raw: bytes | None = None
 
@@ -94,6 +95,7 @@ class ScriptedModel:
     def play(self, turn: Turn, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         if turn.hangs:
             self.closed.wait()
+        if turn.hangs or turn.vanishes:
             return
         handler.send_response(turn.status)
         for name, value in turn.headers.items():

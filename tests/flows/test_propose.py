@@ -78,9 +78,7 @@ def test_accepted_and_refused_proposals_are_printed_written_and_kept(
     assert "calls, " in out.splitlines()[-1]
     assert [x["title"] for x in json.loads(file.read_text())["accepted"]] == [GOOD["title"]]
     assert {entry.kind for entry in Ledger(url).read().entries} == {"proposals", "refusal"}
-    assert (
-        "models asked: 1 times, 1 proposals accepted" in run(capsys, monkeypatch, "ledger", "stats", "--ledger", url)[1]
-    )
+    assert "models asked: 1, proposals accepted: 1" in run(capsys, monkeypatch, "ledger", "stats", "--ledger", url)[1]
     assert KEY not in out + err + file.read_text()
 
 

@@ -164,7 +164,7 @@ def test_more_than_was_asked_for_is_not_read(tmp_path: Path) -> None:
     with scripted(proposing(proposal(), proposal("hoist_gate"))) as (_, line, _w):
         ended = asked(line, tmp_path, n=1)
     assert len(ended.accepted) == 1
-    assert "1 proposals were asked for" in ended.faults[0]
+    assert "at most 1 were asked for" in ended.faults[0]
 
 
 def test_a_model_that_declines_is_not_asked_again(tmp_path: Path) -> None:
@@ -187,6 +187,7 @@ def ends_with(error: str) -> Turn:
         (failing(429, "rate_limit_error", retry_after="soon"), CallEnd.BUSY, 1.0),
         (failing(500, "api_error"), CallEnd.BROKEN_OFF, 1.0),
         (proposing(proposal(), drops_after=4), CallEnd.BROKEN_OFF, 1.0),
+        (Turn(vanishes=True), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"<html>busy</html>"), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"event: message_start\ndata: nonsense\n\n"), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"x" * (MOST_BYTES + 9)), CallEnd.BROKEN_OFF, 1.0),
