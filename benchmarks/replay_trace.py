@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+import httpx
+
 from serving.bench_summary import bench_summary
 from serving.devices import devices_of
 from serving.documents import validate
@@ -57,6 +59,8 @@ def main() -> None:
     chosen = parser.parse_args()
     try:
         scenario = asked(load_scenario(chosen.scenario), chosen.requests, chosen.trace)
+        for rate in chosen.rates:
+            at_rate(scenario.traffic, rate)
         out = chosen.out or Path(tempfile.mkdtemp(prefix="replay-"))
         out.mkdir(parents=True, exist_ok=True)
         with served(chosen.url, chosen.stack, out) as url:
@@ -96,6 +100,8 @@ def counted_devices(url: str) -> int:
     try:
         resolved = resolved_arguments(url)
     except Broken as error:
+        if not isinstance(error.__cause__, httpx.HTTPStatusError):
+            raise
         raise BadInput(error.message, "a router does not know them: give `--devices`, encoders included") from error
     cache = "off" if resolved.get("disable_radix_cache") else "on"
     print(f"prefix cache {cache}")
