@@ -1,7 +1,7 @@
 """Sends a scenario's traffic to a stack, writes what a client saw of each request, and prints it in numbers.
 
-    .venv/bin/python -P benchmarks/replay_trace.py [SCENARIO] [--stack FILE | --url URL] [--requests N] [--trace FILE]
-        [--rates R ...] [--out FOLDER]
+    .venv/bin/python -P benchmarks/replay_trace.py [SCENARIO] [--stack FILE | --url URL [--devices N]] [--requests N]
+        [--trace FILE] [--rates R ...] [--out FOLDER]
 
 By default: the first 200 requests of Mooncake's conversation trace to `tiny-glm-cpu` with its prefix cache on, as one block.
 `--rates` sends the same requests once at each mean rate (per s), and says the highest goodput per device. In the folder, for
@@ -18,17 +18,19 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+import httpx
+
 from serving.bench_summary import bench_summary
 from serving.devices import devices_of
 from serving.documents import validate
 from serving.errors import BadInput, Broken, InfraAgentError
-from serving.goodput import Point, best, sweep
+from serving.goodput import Point, at_rate, best, sweep
 from serving.home import REPOSITORY
 from serving.jsonl import write_jsonl
 from serving.launch import running
 from serving.metrics import resolved_arguments
 from serving.request_record import Batch
-from serving.scenario import Scenario, load_scenario
+from serving.scenario import Objectives, Scenario, Traffic, load_scenario
 from serving.sources import Trace
 from serving.stack import apply_edit, load_stack
 from serving.summary import late_client, summarise_batch
@@ -49,6 +51,7 @@ def main() -> None:
     parser.add_argument("scenario", type=Path, nargs="?", default=SCENARIO)
     parser.add_argument("--stack", type=Path, default=STACK)
     parser.add_argument("--url")
+    parser.add_argument("--devices", type=int, help="of the whole deployment, where a router answers at the URL")
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--rates", type=float, nargs="+", default=[])
@@ -56,10 +59,13 @@ def main() -> None:
     chosen = parser.parse_args()
     try:
         scenario = asked(load_scenario(chosen.scenario), chosen.requests, chosen.trace)
+        for rate in chosen.rates:
+            at_rate(scenario.traffic, rate)
         out = chosen.out or Path(tempfile.mkdtemp(prefix="replay-"))
         out.mkdir(parents=True, exist_ok=True)
         with served(chosen.url, chosen.stack, out) as url:
-            replay(url, scenario, chosen.rates, out)
+            devices = chosen.devices or counted_devices(url)
+            replay(url, scenario, devices, chosen.rates, out)
     except InfraAgentError as error:
         print(error, file=sys.stderr)
         sys.exit(2 if isinstance(error, BadInput) else 4)
@@ -89,22 +95,38 @@ def served(url: str | None, stack: Path, out: Path) -> Iterator[str]:
         yield server.base_url
 
 
-def replay(url: str, scenario: Scenario, rates: list[float], out: Path) -> None:
+def counted_devices(url: str) -> int:
+    """From what the server says it runs with. Raises BadInput where it does not say, as a router does not."""
+    try:
+        resolved = resolved_arguments(url)
+    except Broken as error:
+        if not isinstance(error.__cause__, httpx.HTTPStatusError):
+            raise
+        raise BadInput(error.message, "a router does not know them: give `--devices`, encoders included") from error
+    cache = "off" if resolved.get("disable_radix_cache") else "on"
+    print(f"prefix cache {cache}")
+    return devices_of([resolved])
+
+
+def replay(url: str, scenario: Scenario, devices: int, rates: list[float], out: Path) -> None:
     """Raises Broken for a run that says nothing about the server."""
-    resolved = resolved_arguments(url)
-    devices = devices_of([resolved])
-    cache = {True: "off", False: "on"}.get(resolved.get("disable_radix_cache"), "unknown")  # type: ignore[call-overload]
-    print(f"prefix cache {cache}, {scenario.traffic.prefix_cache} between blocks; {devices} device(s)")
+    print(f"{devices} device(s); prefix cache {scenario.traffic.prefix_cache} between blocks")
     warm_up(url, scenario)
     if rates:
         points = []
         for point, batch in sweep(scenario, rates, devices, lambda traffic: send(url, traffic, 0)):
             points.append(point)
-            keep(batch, scenario, out, f"rate-{point.rate_per_s:g}")
+            keep(
+                batch,
+                at_rate(scenario.traffic, point.rate_per_s),
+                scenario.objectives,
+                out,
+                f"rate-{point.rate_per_s:g}",
+            )
         show(points, scenario, out)
         return
     batch = send(url, scenario.traffic, 0)
-    keep(batch, scenario, out, scenario.name)
+    keep(batch, scenario.traffic, scenario.objectives, out, scenario.name)
     found = summarise_batch(batch, scenario.objectives, devices)
     for name, measured in found.items():
         shown = f"{measured.value:.2f}" if measured.value is not None else f"unknown ({measured.reason})"
@@ -133,9 +155,9 @@ def warm_up(url: str, scenario: Scenario) -> None:
     send(url, scenario.traffic.model_copy(update={"source": few}), WARM_UP)
 
 
-def keep(batch: Batch, scenario: Scenario, out: Path, name: str) -> None:
+def keep(batch: Batch, traffic: Traffic, objectives: Objectives, out: Path, name: str) -> None:
     write_jsonl(out / f"{name}.requests.jsonl", batch.records)
-    summary = bench_summary(batch, scenario.traffic, scenario.objectives)
+    summary = bench_summary(batch, traffic, objectives)
     (out / f"{name}.json").write_text(json.dumps(summary, indent=1) + "\n")
 
 

@@ -49,6 +49,8 @@ class Point:
 
 def at_rate(traffic: Traffic, rate_per_s: float) -> Traffic:
     """The same requests arriving at another mean rate; a trace keeps its pattern. Raises BadInput for what has no rate."""
+    if rate_per_s <= 0:
+        raise BadInput(f"`{rate_per_s:g}` is no rate", "requests a second, above 0")
     if traffic.arrivals.kind == "poisson":
         arrivals = Arrivals(kind="poisson", rate_per_s=rate_per_s)
     elif isinstance(traffic.source, Trace) and traffic.arrivals.kind == "trace":

@@ -26,6 +26,7 @@ def environment(
         "scenario": scenario.digest,
         "checkpoint": checkpoint_digest or "not read",
         "radix_cache": _switch(resolved, "disable_radix_cache", {True: "off", False: "on"}),
+        "cache_before_block": scenario.traffic.prefix_cache,
         "speculation": str(resolved.get("speculative_algorithm")) if resolved else "not read",
         "simulated_acceptance": ",".join(sorted(k for k in os.environ if k.startswith("SGLANG_SIMULATE_ACC")))
         or "none",

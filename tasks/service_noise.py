@@ -5,6 +5,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import replace
 
+from serving.errors import BadInput
 from serving.launch import Server
 from serving.observables import CLIENT
 from serving.scenario import Scenario
@@ -17,7 +18,16 @@ log = logging.getLogger(__name__)
 
 
 def measure_noise(scenario: Scenario, server: Server, rng: random.Random, run: Run, facts: Mapping[str, str]) -> Noise:
-    """Pairs of blocks on one server, each half of a pair called by the name of an arm that is drawn."""
+    """Pairs of blocks on one server, each half of a pair called by the name of an arm that is drawn.
+
+    Raises BadInput where the second half of a pair would find the first in the server's prefix cache.
+    """
+    if facts.get("radix_cache") == "on" and scenario.traffic.prefix_cache == "kept":
+        raise BadInput(
+            f"`traffic.prefix_cache` of `{scenario.name}` is `kept`, and the stack's prefix cache is on: the A/A run sends "
+            "each block twice to one server",
+            "set it to `flushed`",
+        )
     began, blocks = run.elapsed_s, list[Block]()
     noise_run = replace(run, prefix="noise-")
     first = scenario.traffic.warmup_blocks + scenario.traffic.pairs

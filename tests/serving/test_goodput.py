@@ -67,6 +67,12 @@ def test_clients_that_wait_have_no_rate_to_sweep() -> None:
         at_rate(traffic(CLOSED), 1.0)
 
 
+@pytest.mark.parametrize("rate", [0.0, -1.0])
+def test_a_rate_is_above_zero(rate: float) -> None:
+    with pytest.raises(BadInput, match="is no rate"):
+        at_rate(traffic(POISSON), rate)
+
+
 def test_goodput_is_of_what_was_good_over_time_and_devices_with_the_counts_beside_it() -> None:
     found = point(answered(), answered(), LATE, FAILED, devices=8)
     assert found.goodput_per_device_per_s == 2 / 2.0 / 8

@@ -128,6 +128,13 @@ def known_noise(facts: Mapping[str, str]) -> Noise:
     return Noise(rung=Rung.SERVICE, workload="w", facts=dict(facts), seed=0, changes=changes, wall_s=1.0)
 
 
+def test_an_aa_run_that_would_find_its_own_blocks_in_the_cache_is_refused(setup: Setup) -> None:
+    for arm, engine in setup.engines.items():
+        engine.info = INFO[arm] | {"disable_radix_cache": False}
+    with pytest.raises(BadInput, match="sends each block twice"):
+        measure_service(setup.hypothesis())
+
+
 def test_noise_is_measured_on_the_incumbent_alone_before_the_candidate_is_timed(setup: Setup) -> None:
     evidence = measure_service(setup.hypothesis())
     assert evidence.noise is not None
