@@ -38,19 +38,19 @@ def send(base_url: str, traffic: Traffic, block: int, api_key: str | None = None
 
 def _flush(base_url: str, headers: dict[str, str]) -> None:
     """A server refuses as long as a request is not quite gone, and a router says 206 where a worker did: so ask again."""
-    until, said, hint = time.monotonic() + FLUSH_WITHIN_S, "", "the server must be idle; see its log"
+    failed, hint = f"the prefix cache of `{base_url}` was not flushed", "the server must be idle; see its log"
     with httpx.Client(base_url=base_url, headers=headers, timeout=FLUSH_WITHIN_S, trust_env=False) as client:
-        while time.monotonic() < until:
+        until = time.monotonic() + FLUSH_WITHIN_S
+        while True:
             try:
                 answer = client.post("/flush_cache")
             except httpx.HTTPError as error:
-                said = f"{type(error).__name__}: {error}"
-                raise Broken(f"the prefix cache of `{base_url}` was not flushed: {said}", hint) from error
+                raise Broken(f"{failed}: {type(error).__name__}: {error}", hint) from error
             if answer.status_code == 200:
                 return
-            said = f"status {answer.status_code}: {answer.text[:200]}"
+            if time.monotonic() > until:
+                raise Broken(f"{failed}: status {answer.status_code}: {answer.text[:200]}", hint)
             time.sleep(0.1)
-    raise Broken(f"the prefix cache of `{base_url}` was not flushed: {said}", hint)
 
 
 async def _send_all(
