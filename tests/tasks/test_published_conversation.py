@@ -25,7 +25,7 @@ from tasks.subject import read_subject
 pytestmark = pytest.mark.usefixtures("shared_builds")
 BOUNDS = ModelFile(caps=Caps(calls=8, seconds=60), prompt_tokens=60_000, findings_tokens=12_000, answer_tokens=8_000)
 REPLAY = KERNELS / "kda_replay_decode"
-CHECKS = {"one_cycle_bf16": 18, "two_cycles_fp32": 18, "tp8_bf16": 1}
+CHECKS = {"one_cycle_bf16": 17, "tp8_bf16": 1}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
     workloads = json.loads((REPLAY / "workloads.json").read_text())
     kept = [x for x in workloads["checks"] if x["name"] in CHECKS]
     workloads["checks"] = [{**x, "steps": CHECKS[x["name"]], "twins": []} for x in kept]
-    workloads["timings"] = [x for x in workloads["timings"] if x["name"] in ("tp8_b1", "tp8_b8")]
+    workloads["timings"] = [x for x in workloads["timings"] if x["name"] == "tp8_b1"]
     (made / "workloads.json").write_text(json.dumps(workloads))
     shutil.copy(REPLAY / "criteria.yaml", made)
     return made
@@ -64,6 +64,7 @@ def climbed(hypothesis: Hypothesis, url: str) -> Experiment:
     return experiment
 
 
+@pytest.mark.timeout(600)  # a minute on a quiet core
 def test_three_proposals_in_turn_each_knowing_what_came_of_the_last(folder: Path, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/ledger"
     script = [
