@@ -11,10 +11,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from serving.derive import FIELDS, LANGUAGE, arguments_of, contradictions, field_of
+from serving.derive import LANGUAGE, arguments_of
 from serving.engine_env import SCRIPTS, engine, run_script
 from serving.errors import BadInput
 from serving.faults import Fault, error
+from serving.fields import FIELDS, contradictions, field_of
 from serving.home import home
 from serving.stack import Role, Scalar, StackSpec, Value
 from serving.stack_rules import NEEDED_ARGUMENTS
@@ -85,10 +86,13 @@ def argument_faults(spec: StackSpec) -> Iterator[Fault]:
 
 
 def _contradictions(spec: StackSpec, role: Role) -> Iterator[Fault]:
-    for name, (derived, own) in contradictions(spec, role).items():
+    spellings = {} if role == "router" else aliases()
+    for written, (name, derived, own) in contradictions(spec, role, spellings).items():
         fact = FIELDS[name].format(role=role)
         message = f"`{json.dumps(own)}` contradicts `{json.dumps(derived)}`, which follows from `{fact}`"
-        yield error(f"roles.{role}.arguments.{name}", message, f"state it once: take it away here or change `{fact}`")
+        yield error(
+            f"roles.{role}.arguments.{written}", message, f"state it once: take it away here or change `{fact}`"
+        )
 
 
 def _unknown_to_sglang(spec: StackSpec, role: Role) -> Iterator[Fault]:

@@ -1,9 +1,11 @@
 """Facts of a stack that have no effect, cannot be had, or must be the same for prefill and decode."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from serving.derive import CONVOLUTION_DTYPE, arguments_of, derived_environment, field_of
+from serving.derive import CONVOLUTION_DTYPE, arguments_of, derived_environment
 from serving.faults import Fault, error, warning
+from serving.fields import field_of
 from serving.model_facts import ModelFacts
 from serving.stack import StackSpec
 
@@ -24,10 +26,20 @@ def fact_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
     """Faults of the facts of a stack as a whole."""
     yield from _without_effect(spec)
     yield from _caches(spec, model)
+    for role, part in spec.roles.items():
+        if part.engine is not None and part.url is None and not _has_python(part.engine):
+            yield error(f"roles.{role}.engine", f"`{part.engine}` has no bin/python", "name a virtual environment")
     if "prefill" in spec.roles and "decode" in spec.roles:
         yield from _not_the_same(spec)
     for place, why in spec.unmapped.items():
         yield warning(f"unmapped.{place}", f"`{str(why)[:80]}` was not expressed: nothing runs by it", "see the import")
+
+
+def _has_python(engine: str) -> bool:
+    try:
+        return (Path(engine).expanduser() / "bin" / "python").exists()
+    except (OSError, RuntimeError, ValueError):  # no name that a folder can have
+        return False
 
 
 def _without_effect(spec: StackSpec) -> Iterator[Fault]:

@@ -8,11 +8,12 @@ from serving.addresses import address_faults
 from serving.arguments import aliases, argument_faults
 from serving.checkpoint_rules import checkpoint_faults
 from serving.combinations import clashes
-from serving.derive import arguments_of, derived_environment, field_of
+from serving.derive import arguments_of, derived_environment
 from serving.documents import faults, read_mapping, validate
 from serving.errors import BadInput
 from serving.facts_rules import fact_faults
 from serving.faults import Fault, error
+from serving.fields import field_of
 from serving.fit import resource_faults
 from serving.model_facts import ModelFacts, facts_of
 from serving.roles import Role
