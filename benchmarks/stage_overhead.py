@@ -4,7 +4,8 @@
 
 Needs a Prefect server at PREFECT_API_URL, set up as in docs/operating.md, and workers on `cpu-build` and `gpu-microbench` that
 share this INFRA_AGENT_HOME. The stage is `build` of a candidate that the cache knows; on the GPU pool it is `microbench`,
-which without a GPU only says so, but takes and gives back the device. Medians over the runs, after one that is not counted.
+which without a GPU only says so, but takes and gives back the device. Shown is the run with the median overhead, so that its
+parts add up, after one that is not counted.
 """
 
 import argparse
@@ -12,9 +13,9 @@ import json
 import os
 import time
 from pathlib import Path
-from statistics import median
 
 from flows.local import use_server
+from serving.errors import BadInput
 from serving.home import REPOSITORY
 from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import default_url
@@ -32,15 +33,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    use_server()
+    try:
+        use_server()
+    except BadInput as error:
+        raise SystemExit(f"error: {error.message}\nhint: {error.hint}") from None
     load_before = os.getloadavg()[0]
-    local = medians([local_row() for _ in range(chosen.runs + 1)][1:])
+    local = middle([local_row() for _ in range(chosen.runs + 1)][1:])
     pools = {
-        part: medians([pool_row(*part.split(" on ")) for _ in range(chosen.runs + 1)][1:])
+        part: middle([pool_row(*part.split(" on ")) for _ in range(chosen.runs + 1)][1:])
         for part in ("build on cpu-build", "microbench on gpu-microbench")
     }
     load = f"load {load_before:.1f} before and {os.getloadavg()[0]:.1f} after"
-    print(f"{os.cpu_count()} cores, {load}; {chosen.runs} runs, medians in s")
+    print(f"{os.cpu_count()} cores, {load}; {chosen.runs} runs, the middle one in s")
     print(f"| stage | {' | '.join(PARTS)} | overhead |\n|---|{'---:|' * (len(PARTS) + 1)}")
     print(f"| build, local | | | | {local['work']:.2f} | | | {local['overhead']:.2f} |")
     for part, row in pools.items():
@@ -49,8 +53,8 @@ def main() -> None:
         chosen.json.write_text(json.dumps({"load": load, "local_s": local, "pools_s": pools}, indent=2) + "\n")
 
 
-def medians(rows: list[Row]) -> Row:
-    return {name: median(row[name] for row in rows) for name in rows[0]}
+def middle(rows: list[Row]) -> Row:
+    return sorted(rows, key=lambda row: row["overhead"])[len(rows) // 2]
 
 
 def opened() -> Experiment:

@@ -11,6 +11,8 @@ import httpx
 
 from flows import local
 from serving.errors import BadInput, Broken
+from serving.home import home
+from tasks.block_tables import block_tables
 from tasks.brief import brief
 from tasks.check import check
 from tasks.history import attempts, latest
@@ -19,7 +21,7 @@ from tasks.ledger import Ledger, default_url
 from tasks.opening import new_experiment
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
-from tasks.report import block_lines, change, place_of, plan_text, verdict_text
+from tasks.report import change, figure, place_of, plan_text, verdict_text
 from tasks.schemas import schemas
 from tasks.service_arms import check_edit
 from tasks.stages import criteria_of
@@ -94,9 +96,12 @@ def check_target(rung: str, target: Path, json_file: Path | None) -> str:
     if place is not None:
         click.echo(f"  measured on: {place}")
     for finding in result.findings:
-        click.echo(f"  {finding.locus.name}: {finding.observable} {change(finding)}; {finding.implies}")
-    for line in block_lines(result.evidence.blocks if place is None else ()):
-        click.echo(f"  {line}", err=True)
+        seen = figure(finding.candidate, finding.unit) if finding.incumbent is None else change(finding)
+        click.echo(f"  {finding.locus.name}: {finding.observable} {seen}; {finding.implies}")
+    if place is None and result.evidence.blocks:
+        click.echo(f"\n{block_tables(result.evidence.blocks)}")
+    for file in result.evidence.files:
+        click.echo(f"in detail: {home() / file.path}", err=True)
     write(json_file, result)
     return result.outcome.value
 

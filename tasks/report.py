@@ -1,9 +1,7 @@
 """An experiment in words: for the terminal, and as the markdown and the table that the Prefect UI shows."""
 
-from collections.abc import Sequence
-
 from tasks.hypothesis import TIMED
-from tasks.records import Block, Evidence, Experiment, Finding, Interval, Plan
+from tasks.records import Evidence, Experiment, Finding, Interval, Plan
 
 Row = dict[str, str]
 LARGE = 100.0  # from this ratio on, percent is harder to read than a factor
@@ -110,19 +108,6 @@ def findings_table(experiment: Experiment) -> list[Row]:
             "next": finding.next_test or "",
         }
         for finding in (experiment.verdict.findings if experiment.verdict else ())
-    ]
-
-
-def block_lines(blocks: Sequence[Block]) -> list[str]:
-    """Blocks in a form to look over: one line for all that was observed of one part at one workload."""
-    lines: dict[tuple[str, str | None, str | None], list[str]] = {}
-    for block in blocks:
-        unit = "" if block.unit == "1" else f" {block.unit}"
-        value = f"unknown ({block.reason})" if block.value is None else f"{block.value:.6g}{unit}"
-        lines.setdefault((block.workload, block.arch, block.part), []).append(f"{block.observable} {value}")
-    return [
-        f"{workload}{f' on {arch}' if arch else ''}{f', {part}' if part else ''}: {', '.join(observed)}"
-        for (workload, arch, part), observed in lines.items()
     ]
 
 
