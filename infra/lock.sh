@@ -9,7 +9,11 @@ for name in orchestrator dev engine; do
     sed -E -e '/^(#|$)/d' -e 's/^(torch==[0-9.]+)\+[a-z0-9]+/\1/' "$name.lock.new" > "$name.lock"
     rm "$name.lock.new"
 done
-if grep -nE '://|^nvidia-|^cuda-' ./*.lock; then
+# The GPU engine is resolved from wheels and metadata alone: nothing of it is built or installed here.
+../../.venv/bin/pip install --quiet --dry-run --ignore-installed --only-binary :all: --report engine-gpu.json -r engine-gpu.in
+../../.venv/bin/python -P ../resolved.py engine-gpu.json > engine-gpu.lock
+rm engine-gpu.json
+if grep -nE '://' ./*.lock || grep -nE '^nvidia-|^cuda-' orchestrator.lock dev.lock engine.lock; then
     echo "a lock holds an address or a CUDA wheel: resolve on a machine whose torch is the CPU build" >&2
     exit 1
 fi

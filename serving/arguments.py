@@ -46,6 +46,13 @@ def router_arguments() -> dict[str, Option]:
     return _options()["router"]
 
 
+def aliases() -> dict[str, str]:
+    """Other spellings of an option of SGLang, such as `tensor-parallel-size`, to the one that is like its field."""
+    options = known_arguments()
+    own = {name: option.dest.replace("_", "-") for name, option in options.items()}
+    return {name: first for name, first in own.items() if first != name and first in options}
+
+
 def _options() -> dict[str, dict[str, Option]]:
     """Read once per installation."""
     installed = engine()

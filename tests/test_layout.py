@@ -49,10 +49,30 @@ def _modules(node: ast.Import | ast.ImportFrom) -> set[str]:
     return {(node.module or "").split(".")[0]}
 
 
-@pytest.mark.parametrize("lock", sorted((ROOT / "infra" / "requirements").glob("*.lock")), ids=lambda p: p.name)
+LOCKS = sorted((ROOT / "infra" / "requirements").glob("*.lock"))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda p: p.name)
 def test_locks_hold_exact_versions_and_no_address(lock: Path) -> None:
     lines = [line for line in lock.read_text().splitlines() if line and not line.startswith("#")]
     assert lines
     for line in lines:
         assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+( ;.*)?", line), line
-        assert not line.startswith(("nvidia-", "cuda-"))
+
+
+@pytest.mark.parametrize("lock", [lock for lock in LOCKS if "gpu" not in lock.name], ids=lambda p: p.name)
+def test_locks_for_a_cpu_hold_no_cuda_wheel(lock: Path) -> None:
+    """Gigabytes that a machine without a GPU cannot use; the GPU engine cannot do without them."""
+    assert not [line for line in lock.read_text().splitlines() if line.startswith(("nvidia-", "cuda-"))]
+
+
+def test_the_engines_for_cpu_and_gpu_serve_the_same_sglang_with_their_own_mooncake() -> None:
+    folder = ROOT / "infra" / "requirements"
+    cpu, gpu = (folder / "engine-nodeps.txt").read_text(), (folder / "engine-gpu.lock").read_text()
+    versions = {re.search(r"^sglang==(.+)$", text, re.MULTILINE)[1] for text in (cpu, gpu)}  # type: ignore[index]
+    assert len(versions) == 1
+    assert "mooncake-transfer-engine-non-cuda" in cpu
+    assert "mooncake-transfer-engine-cuda13" not in cpu
+    assert "mooncake-transfer-engine-cuda13" in gpu
+    assert "non-cuda" not in gpu
+    assert "sgl-deep-ep==" in gpu
