@@ -25,7 +25,6 @@ from tasks.criteria import Criteria, load_criteria
 from tasks.judge_service import effect
 from tasks.noise import Noise
 from tasks.records import Arm, Block, Outcome
-from tasks.service_arms import CANDIDATE_PORT_OFFSET
 from tasks.service_blocks import Run, send_block
 from tasks.service_environment import environment
 from tasks.service_noise import foresight, measure_noise
@@ -75,7 +74,7 @@ def main() -> None:
     criteria = written.model_copy(update={"values": short(written.values)})
     scenario, rng = criteria.values, random.Random(0)
     stack = load_stack(SERVING / "stacks" / "tiny-glm-cpu.yaml")
-    other = stack.on_port("server", stack.port_of("server") + CANDIDATE_PORT_OFFSET)
+    other = stack.beside()
     outcomes, recorded = Counter[str](), list[dict[str, object]]()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))

@@ -8,12 +8,12 @@ import logging
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from serving.checkpoint import Checkpoint, checkpoint
-from serving.launch import begin
+from serving.launch import Server, begin, part_of
 from serving.process import EngineProcess, stop
 from serving.readiness import EngineEnded, generates, is_healthy, wait_while, why_it_ended
 from serving.remains import Note, reap
@@ -83,13 +83,53 @@ def deployed(spec: StackSpec, run_dir: Path) -> Iterator[Deployment]:
             raise
 
 
-def bring_up(spec: StackSpec, run_dir: Path, teardown: ExitStack, file: Path | None = None) -> Deployment:
+@contextmanager
+def deployed_together(
+    specs: Mapping[str, StackSpec], run_dir: Path, variables: Mapping[str, Mapping[str, str]] | None = None
+) -> Iterator[dict[str, Server]]:
+    """Stacks of several roles by name, started one after the other and all ready; gone when the block is left.
+
+    `variables`: by name of the stack, for all its engine processes. Raises as `deployed`; an EngineEnded names the stack,
+    and its message the role.
+    """
+    with terminated_as_exception(), ExitStack() as teardown:
+        reap()
+        made: dict[str, Server] = {}
+        for name, spec in specs.items():
+            try:
+                one = bring_up(spec, run_dir / name, teardown, variables=(variables or {}).get(name))
+            except EngineEnded as ended:
+                raise EngineEnded(ended.message, ended.hint, name, ended.refused) from ended
+            made[name] = server_of(name, one)
+        yield made
+
+
+def server_of(name: str, made: Deployment) -> Server:
+    """The deployment as one arm of a comparison."""
+    parts = tuple(part_of(made.replicas[own], process) for own, process in made.processes.items())
+    entry = parts[-1]  # the router starts last
+    argv = made.spec.argv(entry.role)
+    return Server(
+        name, made.url, entry.pid, entry.log_file, argv, made.checkpoint, made.ready_s, entry.process, parts
+    )  # fmt: skip
+
+
+def bring_up(
+    spec: StackSpec,
+    run_dir: Path,
+    teardown: ExitStack,
+    file: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Deployment:
     """Starts everything and waits until it answers; what has to be undone is in `teardown`, whatever happens.
 
-    `file`: where it is written down, by default in a file of this process.
+    `file`: where it is written down, by default in a file of this process. `variables`: for all engine processes.
     """
     model = checkpoint(spec.model)
-    replicas = {replica.name: replica for replica in replicas_of(spec, model.folder, run_dir)}
+    replicas = {
+        replica.name: replica if replica.role == "router" else with_variables(replica, variables or {})
+        for replica in replicas_of(spec, model.folder, run_dir)
+    }
     key, started = api_key(spec), dict[str, EngineProcess]()
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     note = Note.owned(spec, replicas, started, file)
@@ -113,6 +153,10 @@ def bring_up(spec: StackSpec, run_dir: Path, teardown: ExitStack, file: Path | N
     note.write()
     log.info("%s: ready after %.0f s, at %s", spec.name, note.ready_s, entry)
     return Deployment(spec, entry, headers, model, replicas, started, note.ready_s, note)
+
+
+def with_variables(replica: Replica, variables: Mapping[str, str]) -> Replica:
+    return replace(replica, environment={**replica.environment, **variables})
 
 
 def _start(group: list[Replica], started: dict[str, EngineProcess], run_dir: Path, teardown: ExitStack) -> None:

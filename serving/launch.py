@@ -11,6 +11,7 @@ from serving.process import EngineProcess, start, stop
 from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
 from serving.remains import Note, reap
 from serving.replicas import Replica, replicas_of
+from serving.roles import Role
 from serving.signals import signals_held_back, terminated_as_exception
 from serving.stack import StackSpec
 
@@ -18,8 +19,23 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Part:
+    """One process of a deployment. `pid`: the process that listens."""
+
+    name: str
+    role: Role
+    url: str
+    pid: int
+    log_file: Path
+    process: EngineProcess
+
+
+@dataclass(frozen=True)
 class Server:
-    """A running server. `pid`: the process that listens. `ready_s`: seconds from start to the first generated token."""
+    """A running deployment, asked at `base_url`: the one server, or the router before its `parts`.
+
+    `pid`: the process that listens there. `ready_s`: seconds from start to the first generated token.
+    """
 
     name: str
     base_url: str
@@ -29,16 +45,28 @@ class Server:
     checkpoint: Checkpoint
     ready_s: float
     process: EngineProcess
+    parts: tuple[Part, ...] = ()
 
     def ended(self) -> EngineEnded | None:
-        """What to raise if the server is no longer there."""
-        return None if self.process.exit_status() is None else why_it_ended(self.process)
+        """What to raise if one of its processes is no longer there."""
+        processes = [part.process for part in self.parts] or [self.process]
+        gone = next((process for process in processes if process.exit_status() is not None), None)
+        if gone is None:
+            return None
+        told = why_it_ended(gone)
+        return EngineEnded(told.message, told.hint, self.name, told.refused)
 
 
 def check_answering(servers: Iterable[Server]) -> None:
     """Raises Broken when somebody else than a server answers on its port."""
     for server in servers:
-        server.process.listener()
+        for process in [part.process for part in server.parts] or [server.process]:
+            process.listener()
+
+
+def part_of(replica: Replica, process: EngineProcess) -> Part:
+    pid = process.listener() or process.leader.pid
+    return Part(replica.name, replica.role, replica.url, pid, process.log_file, process)
 
 
 @contextmanager
@@ -77,6 +105,7 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
                 checkpoint=found[name],
                 ready_s=ready_s[name],
                 process=process,
+                parts=(part_of(replicas[name], process),),
             )
             for name, process in started.items()
         }

@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from serving import metrics
 from serving.arguments import check_arguments
+from serving.deployment import deployed_together
+from serving.engagement import resolved_by
 from serving.errors import Broken
 from serving.home import home
 from serving.launch import Server, check_answering, running_together
@@ -69,7 +70,8 @@ def measure_service(
     observed = Observed(Run(run_dir), with_seed(arms.scenario, confirms))
     specs = {str(Arm.INCUMBENT): arms.incumbent, str(Arm.CANDIDATE): arms.candidate}
     try:
-        with running_together(specs, run_dir) as servers:
+        together = running_together if "server" in arms.incumbent.roles else deployed_together
+        with together(specs, run_dir) as servers:
             _compare(arms, servers, random.Random(f"{hypothesis.id}:{confirms}"), observed, enough, recall)
     except EngineEnded as ended:
         if ended.server != Arm.CANDIDATE or not ended.refused:
@@ -97,9 +99,9 @@ def _compare(
     """Raises EngineEnded when a fault turns out to be the end of the candidate's server."""
     try:
         check_answering(servers.values())
-        resolved = {arm: metrics.resolved_arguments(servers[arm].base_url) for arm in Arm}
-        served = servers[Arm.INCUMBENT].checkpoint.digest
-        observed.facts = environment(arms.incumbent, arms.scenario, served, resolved[Arm.INCUMBENT])
+        resolved = {arm: {part.role: resolved_by(part) for part in servers[arm].parts} for arm in Arm}
+        served, ours = servers[Arm.INCUMBENT].checkpoint.digest, resolved[Arm.INCUMBENT]
+        observed.facts = environment(arms.incumbent, arms.scenario, served, ours.get("server") or ours["prefill"])
         proof = prove(arms, servers, resolved, observed.run.folder / "arms.json")
         observed.engagement, observed.fault = proof.engagement, proof.fault
         log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen}" for e in proof.engagement))
