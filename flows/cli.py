@@ -11,6 +11,7 @@ from types import FrameType
 
 import click
 
+from flows.stack_command import stack
 from serving.errors import BadInput, Broken, InfraAgentError
 
 EXIT = {"PASSED": 0, "REJECTED": 1, "INCONCLUSIVE": 3, "BROKEN": 4}
@@ -182,10 +183,11 @@ def export_flashinfer_trace(problem: str, folder: Path) -> None:
     export_trace(problem, folder)
 
 
+cli.add_command(stack)
+
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.
 PLANNED = {
     "propose": "ask a model for hypotheses",
-    "stack": "validate, import, start and stop a serving stack",
     "timeline": "summarize and compare timelines",
     "promote": "put a winner into service",
     "rollback": "take it out again",

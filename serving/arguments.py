@@ -78,7 +78,7 @@ def check_arguments(spec: StackSpec) -> None:
 def argument_faults(spec: StackSpec) -> Iterator[Fault]:
     """Every option, stated or derived, that SGLang lacks, every value it would not take, every one that must be there."""
     for role, part in spec.roles.items():
-        if part.url is None:
+        if part.url is None or part.arguments:  # what runs elsewhere and is not described needs no check
             yield from _contradictions(spec, role)
             yield from _unknown_to_sglang(spec, role)
             yield from _missing(spec, role)
@@ -130,14 +130,24 @@ def value_fault(option: Option, value: Scalar) -> str | None:
         return "is the value of a switch, and this option takes one of its own"
     if option.choices is not None and str(value) not in option.choices:
         return f"is not one of {', '.join(option.choices)}"
-    return _number_fault(option, value) if option.type in ("int", "float") else None
+    if option.type in ("loads", "json_list_type"):
+        return _json_fault(str(value))
+    return _number_fault(option, value) if option.type in ("int", "float", "human_readable_int") else None
+
+
+def _json_fault(value: str) -> str | None:
+    try:
+        json.loads(value)
+    except ValueError:
+        return "is not JSON"
+    return None
 
 
 def _number_fault(option: Option, value: Scalar) -> str | None:
     """Only one spelling of a number is taken, the one that the running server reports: other ones cannot be proved."""
-    wanted = "an integer" if option.type == "int" else "a number"
+    wanted = "a number" if option.type == "float" else "an integer"
     try:
-        number = int(str(value)) if option.type == "int" else float(value)
+        number = float(value) if option.type == "float" else int(str(value))
     except ValueError:
         return f"is not {wanted}"
     if not math.isfinite(number):

@@ -1,6 +1,7 @@
 """What the checks need to know of a model: read from the checkpoint's configuration, none of its weights."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,8 @@ def facts_of(model: str) -> ModelFacts | None:
         return _language_part(_read(folder / "config.json"), str(folder / "config.json"))
     if model in TINY:
         return _tiny(model)
-    shipped = MODELS / f"{folder.name.lower()}.json"
+    name = re.sub(r"-(fp8|bf16|nvfp4|fp4|w8a8)$", "", folder.name.lower())
+    shipped = MODELS / f"{name}.json"
     if shipped.is_file():
         return _language_part(_read(shipped), f"serving/models/{shipped.name}")
     return None

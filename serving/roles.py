@@ -92,9 +92,9 @@ class Parallelism(Part):
 class RoleSpec(Part):
     """`arguments`: options of SGLang (of its router for `router`) without the leading dashes, beside the derived ones.
 
-    Replica i of `count` listens on `port` + i, its bootstrap server on `bootstrap_port` + i, on address `host`. With a
-    `url` the role runs already and is only used; without one it is started by `launcher` in the environment `engine` (a
-    folder; by default `INFRA_AGENT_ENGINE`). `mooncake_ports`: the range that its transfer engine listens in.
+    Replica i of `count` listens on `port` + i, its bootstrap server on `bootstrap_port` + i, on address `host`. It is
+    started by `launcher` in the environment `engine` (a folder; by default `INFRA_AGENT_ENGINE`). With a `url` the role
+    runs already: what is stated here is what it should run with. `mooncake_ports`: where its transfer engine listens.
     """
 
     count: Count = 1
@@ -115,8 +115,8 @@ class RoleSpec(Part):
     def _placed_once(self) -> Self:
         if (self.port is None) == (self.url is None):
             raise ValueError("a role has a `port`, on which it is started, or the `url` of one that runs, not both")
-        if self.url is not None and (self.count > 1 or self.arguments or self.environment):
-            raise ValueError("a role with a `url` runs already: it has no count, arguments or environment of ours")
+        if self.url is not None and self.count > 1:
+            raise ValueError("a role with a `url` is one server: it has no `count`")
         return self
 
 
@@ -157,7 +157,7 @@ class ReplaySSM(Part):
 class HiCache(Part):
     """Host tier of the prefix cache of server and prefill: `size_gb` per rank, or `ratio` of the device pool."""
 
-    size_gb: Bytes1e9 | None = None
+    size_gb: Count | None = None
     ratio: Annotated[float, Field(gt=0)] | None = None
     storage: Annotated[str, Field(min_length=1)] | None = None
     write_policy: Annotated[str, Field(min_length=1)] | None = None

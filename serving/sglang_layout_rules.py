@@ -22,6 +22,12 @@ def _experts(s: Setting) -> int | None:
     return None if known is None else known + s.size("ep-num-redundant-experts", 0)
 
 
+def _sent_at_most(s: Setting) -> int:
+    """Tokens that a rank may send through DeepEP at once in low latency mode."""
+    stated = s.environment.get("SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK", "128")
+    return int(stated) if stated.isdigit() else 128
+
+
 def _indivisible(of: Callable[[ModelFacts], int | None], by: Callable[[Setting], int]) -> Callable[[Setting], bool]:
     def broken(s: Setting) -> bool:
         size = of(s.model) if s.model is not None else None
@@ -98,6 +104,11 @@ LAYOUT_RULES: tuple[Rule, ...] = (
          "DeepEP is not the all-to-all", "state `moe-a2a-backend: deepep`, or take it away", _MOE),
     Rule("deepep-config", "ignored", lambda s: _all_to_all(s) != "deepep",
          "DeepEP is not the all-to-all", "state `moe-a2a-backend: deepep`, or take it away", _MOE),
+    Rule("cuda-graph-max-bs-decode", "rejected",
+         lambda s: _all_to_all(s) == "deepep" and s.text("deepep-mode", "auto") != "normal"
+         and s.size("cuda-graph-max-bs-decode") > _sent_at_most(s) * s.ranks("attn-dp-size"),
+         "DeepEP's buffer holds fewer tokens of a rank than a captured batch has",
+         "raise SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK (128 by default)", "environ.py"),
     Rule("ep-dispatch-algorithm", "rejected",
          lambda s: _all_to_all(s) == "none" and s.text("ep-dispatch-algorithm") in ("static", "lp"),
          "without an all-to-all every rank must choose the same replica", "state `dynamic`, or `moe-a2a-backend`", _PARALLEL),

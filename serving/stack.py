@@ -48,7 +48,7 @@ class StackSpec(Part):
     express; nothing runs by it.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     model: Annotated[str, Field(min_length=1)]
     quantization: Quantization = Quantization()
     transfer: Transfer = Transfer()

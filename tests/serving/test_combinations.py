@@ -196,6 +196,7 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
     ({"tp-size": 8, "ep-size": 4} | DEEPEP, "ep-size", "ignored", "becomes `tp-size`"),
     ({"deepep-mode": "auto"}, "deepep-mode", "ignored", "not the all-to-all"),
     ({"deepep-config": "{}"}, "deepep-config", "ignored", "not the all-to-all"),
+    (DEEPEP | {"cuda-graph-max-bs-decode": 256}, "cuda-graph-max-bs-decode", "rejected", "buffer"),
     ({"ep-dispatch-algorithm": "static"}, "ep-dispatch-algorithm", "rejected", "same replica"),
     ({"enable-eplb": True}, "enable-eplb", "rejected", "nothing to balance"),
     (

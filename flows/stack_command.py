@@ -1,0 +1,99 @@
+"""`infra-agent stack`: look at a serving stack, and read one from a recipe.
+
+Only click is imported here, as in cli.py: everything heavy is imported by the command that needs it.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from serving.errors import BadInput
+
+if TYPE_CHECKING:
+    from serving.faults import Fault
+
+JSON = click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the faults.")
+
+
+@click.group()
+def stack() -> None:
+    """Look at a serving stack before anything starts."""
+
+
+@stack.command("validate")
+@click.argument("file", type=click.Path(path_type=Path))
+@JSON
+def stack_validate(file: Path, json_file: Path | None) -> None:
+    """Every fault of a stack FILE, without a GPU. Exit status 0: clean or warnings only, 2: errors."""
+    from serving.validate import faults_of_file
+
+    found = faults_of_file(file)
+    _write_faults(json_file, file, found)
+    for fault in found:
+        click.echo(_shown(fault))
+    click.echo(f"{file}: {_counted(found)}")
+    sys.exit(2 if any(fault.severity == "error" for fault in found) else 0)
+
+
+@stack.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--variant", metavar="NAME", help="Such as `override_x` or `zip_override_x[0]`; default: the first.")
+@click.option("--out", "out_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the stack there.")
+@JSON
+def stack_import(file: Path, variant: str | None, out_file: Path | None, json_file: Path | None) -> None:
+    """The stack of a srt-slurm recipe FILE, as YAML. What a stack cannot express is kept under `unmapped`."""
+    from serving.documents import read_mapping
+    from serving.recipe import as_yaml, imported
+    from serving.validate import faults_of
+
+    made = imported(read_mapping(file), variant)
+    text = as_yaml(made.spec, file.name)
+    if out_file is not None:
+        if out_file.exists():
+            raise BadInput(f"`{out_file}` exists", "name a new file")
+        _write(out_file, text)
+    else:
+        click.echo(text, nl=False)
+    told = {note.field for note in made.notes}
+    found = [*made.notes, *(fault for fault in faults_of(made.spec) if fault.field not in told)]
+    _write_faults(json_file, file, found)
+    for fault in found:
+        click.echo(_shown(fault), err=True)
+    click.echo(f"{file}: {_counted(found)}", err=True)
+
+
+def _shown(fault: "Fault") -> str:
+    return f"{fault.severity}: `{fault.field}`: {fault.message}\n  hint: {fault.hint}"
+
+
+def _counted(found: Sequence["Fault"]) -> str:
+    errors = sum(fault.severity == "error" for fault in found)
+    warnings = len(found) - errors
+    said = [
+        f"{count} {name}{'' if count == 1 else 's'}"
+        for count, name in ((errors, "error"), (warnings, "warning"))
+        if count
+    ]
+    return ", ".join(said) or "clean"
+
+
+def _write_faults(json_file: Path | None, file: Path, found: Sequence["Fault"]) -> None:
+    import json
+
+    if json_file is not None:
+        _write(json_file, json.dumps({"file": str(file), "faults": [fault.model_dump() for fault in found]}, indent=1))
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all. Raises BadInput where it cannot be written."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        os.replace(scratch, path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise BadInput(f"cannot write `{path}`: {error}", "name a file in a folder that exists") from error

@@ -1,0 +1,114 @@
+"""Everything that can be said against a stack before anything starts, without a GPU: all faults of a file, field by field."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from serving.addresses import address_faults
+from serving.arguments import aliases, argument_faults
+from serving.checkpoint_rules import checkpoint_faults
+from serving.combinations import clashes
+from serving.derive import arguments_of, derived_environment, field_of
+from serving.documents import faults, read_mapping, validate
+from serving.errors import BadInput
+from serving.facts_rules import fact_faults
+from serving.faults import Fault, error
+from serving.fit import resource_faults
+from serving.model_facts import ModelFacts, facts_of
+from serving.roles import Role
+from serving.setting import Setting, canonical
+from serving.stack import StackSpec
+
+LANGUAGE_AND_ENCODE: tuple[Role, ...] = ("server", "encode", "prefill", "decode")
+
+
+def faults_of_file(path: Path) -> list[Fault]:
+    """Every fault of a stack file; empty for a clean one. Raises BadInput for a file without a YAML mapping, and Broken
+    without an engine. Where a part is malformed, the rest is checked as if that part were not there.
+    """
+    document = read_mapping(path)
+    malformed = faults(document, StackSpec)
+    spec = _rest(document)
+    return malformed + (list(faults_of(spec)) if spec is not None else [])
+
+
+def faults_of(spec: StackSpec) -> Iterator[Fault]:
+    """Every fault of a well-formed stack. Raises Broken without an engine."""
+    try:
+        model = facts_of(spec.model)
+    except BadInput as unreadable:
+        model = None
+        yield error("model", unreadable.message, unreadable.hint)
+    seen: set[str] = set()
+    for fault in _all_faults(spec, model):
+        said = fault.model_dump_json()  # a fact that two roles share would be named twice
+        if said not in seen:
+            seen.add(said)
+            yield fault
+
+
+def _all_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
+    yield from argument_faults(spec)
+    yield from address_faults(spec)
+    yield from fact_faults(spec, model)
+    yield from checkpoint_faults(spec.model, model, spec.quantization.weights)
+    for role in LANGUAGE_AND_ENCODE:
+        if role in spec.roles and (spec.roles[role].url is None or spec.roles[role].arguments):
+            setting = setting_of(spec, role, model)
+            yield from combination_faults(spec, role, setting)
+            yield from resource_faults(spec, role, setting)
+
+
+def setting_of(spec: StackSpec, role: Role, model: ModelFacts | None) -> Setting:
+    """All options and variables of a role, derived ones included. Raises Broken without an engine."""
+    part = spec.roles[role]
+    return Setting(
+        canonical(arguments_of(spec, role), aliases()),
+        {**part.environment, **derived_environment(spec, role)},
+        model,
+        part.resources.gpu,
+    )
+
+
+def combination_faults(spec: StackSpec, role: Role, setting: Setting) -> Iterator[Fault]:
+    """Options of a role that refuse each other or have no effect; what is only doubtful is a warning."""
+    written = {aliases().get(name, name): name for name in spec.roles[role].arguments}
+    for clash in clashes(setting):
+        field = field_of(spec, role, written.get(clash.option, clash.option))
+        severity = "warning" if clash.effect == "doubtful" else "error"
+        yield Fault(field=field, message=clash.message, hint=clash.hint, severity=severity)
+
+
+def _rest(document: dict[str, Any]) -> StackSpec | None:
+    """The stack without its malformed parts, or None where too little is left."""
+    kept = {**document}
+    for _ in range(20):
+        try:
+            return validate(kept, StackSpec, "the stack")
+        except BadInput:
+            if not _without_faults(kept):
+                return None
+    return None
+
+
+def _without_faults(document: dict[str, Any]) -> bool:
+    """Takes each malformed part out of the document; whether one was there to be taken."""
+    taken = False
+    for fault in faults(document, StackSpec):
+        taken = _take(document, fault.field.split(".")) or taken
+    return taken
+
+
+def _take(document: dict[str, Any], path: list[str]) -> bool:
+    """Deletes the deepest part that the path names, on copies of what lies between."""
+    for length in range(len(path), 0, -1):
+        name, rest = ".".join(path[:length]), path[length:]
+        if name in document:
+            inner = document[name]
+            if rest and isinstance(inner, dict):
+                document[name] = {**inner}
+                if _take(document[name], rest):
+                    return True
+            del document[name]
+            return True
+    return False
