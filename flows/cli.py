@@ -12,6 +12,7 @@ from types import FrameType
 import click
 
 from flows.stack_command import stack
+from flows.stack_running import COMMANDS as STACK_COMMANDS
 from serving.errors import BadInput, Broken, InfraAgentError
 
 EXIT = {"PASSED": 0, "REJECTED": 1, "INCONCLUSIVE": 3, "BROKEN": 4}
@@ -183,6 +184,8 @@ def export_flashinfer_trace(problem: str, folder: Path) -> None:
     export_trace(problem, folder)
 
 
+for _command in STACK_COMMANDS:
+    stack.add_command(_command)
 cli.add_command(stack)
 
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.

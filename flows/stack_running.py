@@ -1,0 +1,120 @@
+"""`infra-agent stack up|status|down|reap`: stacks that outlive the command. Only click is imported here, as in cli.py."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from serving.errors import BadInput
+
+if TYPE_CHECKING:
+    from serving.stack_status import StackStatus
+
+STACK = click.argument("stack", type=click.Path(path_type=Path), metavar="FILE|NAME")
+JSON = click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write what it says.")
+
+
+@click.command("up")
+@click.argument("file", type=click.Path(path_type=Path))
+@JSON
+def stack_up(file: Path, json_file: Path | None) -> None:
+    """Start the stack of FILE and leave it running: done when a token has come through. Nothing to do if it is up."""
+    from flows.local import show_progress
+    from serving.detached import up
+    from serving.stack import load_stack
+    from serving.stack_status import status_of
+
+    show_progress()
+    _show([status_of(up(load_stack(file)))], json_file)
+
+
+@click.command("status")
+@click.argument("stack", type=click.Path(path_type=Path), metavar="[FILE|NAME]", required=False)
+@JSON
+def stack_status(stack: Path | None, json_file: Path | None) -> None:
+    """Roles, processes, ports, memory and health of one stack or of every one that is written down."""
+    from serving.detached import named_by
+    from serving.stack_record import records
+    from serving.stack_status import status_of
+
+    found = list(records().values())
+    if stack is not None:
+        name = named_by(stack)
+        found = [record for record in found if record.name == name]
+    _show([status_of(record) for record in found], json_file)
+    if not found:
+        click.echo("no stack is up" if stack is None else f"stack `{name}` is not up")
+
+
+@click.command("down")
+@STACK
+def stack_down(stack: Path) -> None:
+    """End a stack that `up` left running, the router first. Nothing to do if it is not up."""
+    from flows.local import show_progress
+    from serving.detached import down, named_by
+
+    show_progress()
+    name = named_by(stack)
+    record = down(name)
+    if record is None:
+        click.echo(f"stack `{name}` is not up: nothing to end")
+    else:
+        click.echo(f"stack `{name}`: ended {', '.join(replica.name for replica in record.replicas)}")
+
+
+@click.command("reap")
+def stack_reap() -> None:
+    """End what killed runs have left: only what they wrote down, and never a stack that `up` started."""
+    from serving.remains import reap
+
+    found = reap()
+    click.echo("\n".join(f"ended what was left of stack `{name}`" for name in found) or "nothing was left")
+
+
+COMMANDS = (stack_up, stack_status, stack_down, stack_reap)
+
+
+def _show(found: Sequence["StackStatus"], json_file: Path | None) -> None:
+    if json_file is not None:
+        import json
+
+        _write(json_file, json.dumps([status.model_dump(mode="json") for status in found], indent=1))
+    for status in found:
+        for line in _lines(status):
+            click.echo(line)
+
+
+def _lines(status: "StackStatus") -> list[str]:
+    owner = "detached" if status.detached else f"owned by process {status.owner_pid}"
+    lines = [f"{status.name}: {status.state}, {owner}, at {status.url}"]
+    if status.replicas:
+        lines.append(f"  {'role':<12}{'health':<11}{'pid':>8}{'processes':>11}{'memory':>10}  ports")
+    for one in status.replicas:
+        memory = "unknown" if one.memory_mb is None else f"{one.memory_mb:.0f} MB"
+        ports = ", ".join(f"{port}" for port in one.ports)
+        lines.append(
+            f"  {one.name:<12}{one.health:<11}{one.pid or '-':>8}{one.processes:>11}{memory:>10}  {ports or '-'}"
+        )
+        if one.last_error is not None or one.health == "ended":
+            lines.append(f"    last error in its log: {one.last_error or 'none'} ({one.log_file})")
+    outside = sorted(
+        {f"{one.name} on {a}:{p}" for one in status.replicas for p, a in one.ports.items() if not _loopback(a)}
+    )
+    return lines + ([f"  reachable from outside: {', '.join(outside)}"] if outside else [])
+
+
+def _loopback(address: str) -> bool:
+    return address in ("::1", "::ffff:127.0.0.1") or address.startswith("127.")
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all. Raises BadInput where it cannot be written."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        os.replace(scratch, path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise BadInput(f"cannot write `{path}`: {error}", "name a file in a folder that exists") from error
