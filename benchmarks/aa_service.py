@@ -1,10 +1,11 @@
 """The service rung against itself: two identical SGLang servers, reused, and decisions about nothing.
 
-    .venv/bin/python -P benchmarks/aa_service.py [--decisions N] [--record FILE] [--json FILE]
+    .venv/bin/python -P benchmarks/aa_service.py [--decisions N] [--scenario FILE] [--record FILE] [--json FILE]
 
 Each decision is made as in a real run, with pairs in drawn order and the same criteria: none may say better, and none may say
-worse. The blocks are short ones of the same mix, so that many fit. `--record` keeps the values of every block, in order of
-time, for decision_quality.py to resample.
+worse. The blocks are short ones of the mix of `mixed-lengths-cpu`, so that many fit; with `--scenario` they are that file's
+own, and the servers have their prefix cache on where it wants it flushed. `--record` keeps the values of every block, in order
+of time, for decision_quality.py to resample.
 """
 
 import argparse
@@ -20,11 +21,13 @@ from serving.home import REPOSITORY
 from serving.launch import Server, running_together
 from serving.metrics import resolved_arguments
 from serving.scenario import Scenario
-from serving.stack import load_stack
+from serving.sources import Classes
+from serving.stack import StackSpec, apply_edit, load_stack
 from tasks.criteria import Criteria, load_criteria
 from tasks.judge_service import effect
 from tasks.noise import Noise
-from tasks.records import Arm, Block, Outcome
+from tasks.paired import mean_of
+from tasks.records import Arm, Block, Outcome, RoleEdit
 from tasks.service_blocks import Run, send_block
 from tasks.service_environment import environment
 from tasks.service_noise import foresight, measure_noise
@@ -35,6 +38,8 @@ REQUESTS = {"chat": 4, "document": 1}
 
 def short(scenario: Scenario) -> Scenario:
     """The same mix with fewer and shorter requests a block: half a second instead of three."""
+    source = scenario.traffic.source
+    assert isinstance(source, Classes)
     classes = {
         name: part.model_copy(
             update={
@@ -43,9 +48,22 @@ def short(scenario: Scenario) -> Scenario:
                 "output_tokens": part.output_tokens.model_copy(update={"low": 4, "high": 10}),
             }
         )
-        for name, part in scenario.traffic.classes.items()
+        for name, part in source.classes.items()
     }
-    return scenario.model_copy(update={"traffic": scenario.traffic.model_copy(update={"classes": classes})})
+    shorter = source.model_copy(update={"classes": classes})
+    return scenario.model_copy(update={"traffic": scenario.traffic.model_copy(update={"source": shorter})})
+
+
+def asked(file: Path | None) -> Criteria[Scenario]:
+    written = load_criteria(file or SERVING / "scenarios" / "mixed-lengths-cpu.yaml", Scenario)
+    return written if file else written.model_copy(update={"values": short(written.values)})
+
+
+def stack_for(scenario: Scenario) -> StackSpec:
+    stack = load_stack(SERVING / "stacks" / "tiny-glm-cpu.yaml")
+    if scenario.traffic.prefix_cache == "kept":
+        return stack
+    return apply_edit(stack, {"server": RoleEdit(arguments={"disable-radix-cache": None})})
 
 
 def decide_once(
@@ -67,13 +85,13 @@ def decide_once(
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--decisions", type=int, default=20)
+    parser.add_argument("--scenario", type=Path)
     parser.add_argument("--record", type=Path)
     parser.add_argument("--json", type=Path)
     chosen, started = parser.parse_args(), time.monotonic()
-    written = load_criteria(SERVING / "scenarios" / "mixed-lengths-cpu.yaml", Scenario)
-    criteria = written.model_copy(update={"values": short(written.values)})
+    criteria = asked(chosen.scenario)
     scenario, rng = criteria.values, random.Random(0)
-    stack = load_stack(SERVING / "stacks" / "tiny-glm-cpu.yaml")
+    stack = stack_for(scenario)
     other = stack.beside()
     outcomes, recorded = Counter[str](), list[dict[str, object]]()
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +99,7 @@ def main() -> None:
         with running_together({str(Arm.INCUMBENT): stack, str(Arm.CANDIDATE): other}, run.folder) as servers:
             resolved = resolved_arguments(servers[Arm.INCUMBENT].base_url)
             facts = environment(stack, scenario, servers[Arm.INCUMBENT].checkpoint.digest, resolved)
-            for warm in range(4):
+            for warm in range(4 if chosen.scenario is None else scenario.traffic.warmup_blocks):
                 for arm in Arm:
                     send_block(scenario, servers[arm], arm, warm, 0, run)
             noise = measure_noise(scenario, servers[Arm.INCUMBENT], rng, run, facts)
@@ -90,7 +108,11 @@ def main() -> None:
                 said, blocks = decide_once(servers, criteria, noise, rng, run, 1000 * (number + 1))
                 outcomes[said] += 1
                 used = sum(b.observable == scenario.primary for b in blocks) // 2
-                print(f"{number + 1}: {said} after {used} pairs ({time.monotonic() - started:.0f} s)", flush=True)
+                hits = "/".join(f"{mean_of(tuple(blocks), 'cached_tokens', arm) or 0:.0f}" for arm in Arm)
+                print(
+                    f"{number + 1}: {said} after {used} pairs ({time.monotonic() - started:.0f} s), {hits} cached tokens",
+                    flush=True,
+                )
                 names = (scenario.primary, *scenario.vetoes)
                 recorded += [
                     {"decision": number, "arm": b.arm, "order": b.order, "observable": b.observable, "value": b.value}

@@ -69,13 +69,13 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 def read_document(path: Path, model: type[Model]) -> Model:
     """A file validated as `model`. Raises `BadInput` that names the field and, for an unknown key, the nearest one."""
-    return validate(read_mapping(path), model, str(path))
+    return validate(read_mapping(path), model, str(path), path.parent)
 
 
-def validate(document: dict[str, Any], model: type[Model], source: str) -> Model:
-    """`document` as `model`. `source` is what messages call it. Raises `BadInput`."""
+def validate(document: dict[str, Any], model: type[Model], source: str, folder: Path | None = None) -> Model:
+    """`document` as `model`. `source` is what messages call it; paths in it are relative to `folder`. Raises `BadInput`."""
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context={"folder": folder})
     except ValidationError as invalid:
         # A misspelt key also leaves its right spelling missing: the misspelling is the one to name.
         first = min(invalid.errors(), key=lambda e: e["type"] != "extra_forbidden")

@@ -7,7 +7,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from serving.errors import Broken
-from serving.traffic import RequestRecord
+from serving.request_record import RequestRecord
 
 TIMEOUT_S = 30.0
 MS_PER_S = 1e3
@@ -69,12 +69,12 @@ def histogram(before: Scrape, after: Scrape, name: str, **labels: str) -> Histog
 
 
 def disagreement(before: Scrape, after: Scrape, records: tuple[RequestRecord, ...]) -> str | None:
-    """How the server's count of work differs from the client's, or None. Failed requests leave it open."""
-    if any(record.error is not None for record in records):
-        return "requests failed, so the server's and the client's counts cannot be compared"
+    """How the server's count of work differs from the client's, or None. Requests that were not completed leave it open."""
+    if not all(record.completed for record in records):
+        return "requests failed or were cancelled, so the server's and the client's counts cannot be compared"
     for what, name, ours in (
         ("requests", "sglang:num_requests_total", len(records)),
-        ("prompt tokens", "sglang:prompt_tokens_total", sum(r.prompt_tokens for r in records)),
+        ("prompt tokens", "sglang:prompt_tokens_total", sum(r.prompt_tokens or 0 for r in records)),
         ("output tokens", "sglang:generation_tokens_total", sum(r.output_tokens for r in records)),
     ):
         theirs = gained(before, after, name)

@@ -26,7 +26,9 @@ CLIENT = {
     "output_tokens_per_s": Observable("tokens/s", "up"),
     "requests_per_s": Observable("requests/s", "up"),
     "goodput_per_s": Observable("requests/s", "up"),
+    "goodput_per_device_per_s": Observable("requests/s", "up"),
     "failed_pct": Observable("%", "down"),
+    "cancelled_pct": Observable("%", "down"),
 }
 
 # Mean time of a request of a block in each layer that the stack has (serving/layers.py), from its servers' own counts. `queue`
@@ -67,6 +69,7 @@ CONTEXT = {
     "cached_tokens": Observable("tokens", "down"),
     "client_cpu_pct": Observable("%", "down"),
     "send_lag_p95_ms": Observable("ms", "down"),
+    "loop_lag_p95_ms": Observable("ms", "down"),
     "machine_cpu_pct": Observable("%", "down"),
 }
 

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 
 from serving.errors import Broken
-from serving.scenario import Guard, Span
+from serving.scenario import Guard
+from serving.sources import Span
 
 TIMEOUT_S = 120.0
 

@@ -3,66 +3,44 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from serving.documents import read_document
 from serving.observables import OBSERVABLES
+from serving.sources import Count, Part, Source, Span, Trace, data_digest
 
-Count = Annotated[int, Field(ge=1)]
 Percent = Annotated[float, Field(ge=0)]
 Milliseconds = Annotated[float, Field(gt=0)]
-
-
-class Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Span(Part):
-    """Both ends included."""
-
-    low: Count
-    high: Count
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"`low` {self.low} is above `high` {self.high}")
-        return self
-
-
-class RequestClass(Part):
-    """`requests` of these are sent in each block; lengths, in tokens, are drawn evenly from the spans."""
-
-    requests: Count
-    prompt_tokens: Span
-    output_tokens: Span
 
 
 class Arrivals(Part):
     """`closed`: `concurrency` clients, each sends its next request when the last is answered.
 
-    `poisson`: requests arrive at `rate_per_s` on average, whatever the server does.
+    The others send when a request is due, whatever the server does. `poisson`: `rate_per_s` on average. `trace`: at the
+    times of the trace, `speed` times as fast as recorded.
     """
 
-    kind: Literal["closed", "poisson"]
+    kind: Literal["closed", "poisson", "trace"]
     concurrency: Count | None = None
     rate_per_s: Annotated[float, Field(gt=0)] | None = None
+    speed: Annotated[float, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Self:
-        if (self.kind == "closed") != (self.concurrency is not None):
-            raise ValueError("`concurrency` goes with `kind: closed` and only with it")
-        if (self.kind == "poisson") != (self.rate_per_s is not None):
-            raise ValueError("`rate_per_s` goes with `kind: poisson` and only with it")
+        for kind, name in (("closed", "concurrency"), ("poisson", "rate_per_s"), ("trace", "speed")):
+            if (self.kind == kind) != (getattr(self, name) is not None):
+                raise ValueError(f"`{name}` goes with `kind: {kind}` and only with it")
         return self
 
 
 class Traffic(Part):
     """`pairs`: at most so many pairs of blocks, one block on each arm, in an order that is drawn.
 
-    `noise_pairs`: pairs of the incumbent against itself, measured first where no earlier run has.
+    `noise_pairs`: pairs of the incumbent against itself, measured first where no earlier run has. `classes` is short for
+    a `source` of that kind. `prefix_cache`: what a block finds of the blocks before it. `token_ids`: what prompts without
+    meaning are made of, those of the guard included. What is still open `block_limit_s` after a block began is cancelled.
     """
 
     seed: int
@@ -71,15 +49,37 @@ class Traffic(Part):
     warmup_blocks: Count
     arrivals: Arrivals
     token_ids: Span
-    classes: Annotated[dict[str, RequestClass], Field(min_length=1)]
+    source: Source
+    prefix_cache: Literal["kept", "flushed"] = "kept"
     request_timeout_s: Annotated[float, Field(gt=0)]
+    block_limit_s: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _classes_are_a_source(cls, written: Any) -> Any:
+        if not isinstance(written, dict) or "classes" not in written:
+            return written
+        if "source" in written:
+            raise ValueError("`classes` is short for a `source` of that kind: give one of the two")
+        rest = {name: value for name, value in written.items() if name != "classes"}
+        return {**rest, "source": {"kind": "classes", "classes": written["classes"]}}
+
+    @model_validator(mode="after")
+    def _times_come_from_a_trace(self) -> Self:
+        if self.arrivals.kind == "trace" and not isinstance(self.source, Trace):
+            raise ValueError(f"`arrivals.kind: trace` needs a `source` of that kind, not `{self.source.kind}`")
+        return self
 
 
 class Objectives(Part):
-    """A request counts as good when its TTFT and its TPOT are within both."""
+    """A request counts as good when its TTFT and its TPOT are within both.
+
+    In a sweep a rate counts when at least `attained_pct` of its requests are good.
+    """
 
     ttft_ms: Milliseconds
     tpot_ms: Milliseconds
+    attained_pct: Annotated[float, Field(ge=0, le=100)] = 90
 
 
 class Guard(Part):
@@ -113,8 +113,9 @@ class Scenario(Part):
 
     @property
     def digest(self) -> str:
-        """sha256 of everything in the scenario, in hex."""
-        content = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """sha256 of everything in the scenario and of the file that its requests come from, in hex."""
+        whole = [self.model_dump(mode="json"), data_digest(self.traffic.source)]
+        content = json.dumps(whole, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 
     @model_validator(mode="after")

@@ -1,11 +1,11 @@
-"""From the records of one block to numbers. A failed request is counted, and enters no average."""
+"""From the records of one block to numbers. A request that failed or was cancelled is counted, and enters no average."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from serving.request_record import Batch, RequestRecord
 from serving.scenario import Objectives
-from serving.traffic import Batch, RequestRecord
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Measured:
 
 
 def summarise(records: Sequence[RequestRecord]) -> dict[str, Measured]:
-    """Latencies over the requests that succeeded, and the share that failed."""
-    good = [r for r in records if r.error is None]
+    """Latencies over the requests that were completed, and the shares that failed and that were cancelled."""
+    good = [r for r in records if r.completed]
     ttft = [r.ttft_ms for r in good if r.ttft_ms is not None]
     tpot = [r.tpot_ms for r in good if r.tpot_ms is not None]
     e2e = [r.e2e_ms for r in good if r.e2e_ms is not None]
@@ -35,32 +35,44 @@ def summarise(records: Sequence[RequestRecord]) -> dict[str, Measured]:
         "tpot_p95_ms": percentile(tpot, 95),
         "e2e_mean_ms": mean(e2e),
         "e2e_p95_ms": percentile(e2e, 95),
-        "failed_pct": _share_pct(len(records) - len(good), len(records)),
+        "failed_pct": _share_pct(sum(r.error is not None for r in records), len(records)),
+        "cancelled_pct": _share_pct(sum(r.cancelled is not None for r in records), len(records)),
     }
 
 
-def summarise_batch(batch: Batch, objectives: Objectives) -> dict[str, Measured]:
-    """`summarise`, rates over the wall time of the block, and what tells whether the block can be trusted."""
-    good = [r for r in batch.records if r.error is None]
-    within = [r for r in good if meets(r, objectives)]
-    cached = [r.cached_tokens for r in good if r.cached_tokens is not None]
+def summarise_batch(batch: Batch, objectives: Objectives, devices: int) -> dict[str, Measured]:
+    """`summarise`, rates over the wall time of the block, and what tells whether the block can be trusted.
+
+    `devices`: those of the whole deployment (serving/devices.py).
+    """
+    good = [r for r in batch.records if r.completed]
+    goodput_per_s = sum(meets(r, objectives) for r in good) / batch.wall_s
     return {
         **summarise(batch.records),
         "output_tokens_per_s": Measured(sum(r.output_tokens for r in good) / batch.wall_s),
         "requests_per_s": Measured(len(good) / batch.wall_s),
-        "goodput_per_s": Measured(len(within) / batch.wall_s),
-        "cached_tokens": Measured(float(sum(cached)))
-        if cached
-        else Measured(None, "no request reported cached tokens"),
-        "prompt_tokens": Measured(float(sum(r.prompt_tokens for r in batch.records))),
+        "goodput_per_s": Measured(goodput_per_s),
+        "goodput_per_device_per_s": Measured(goodput_per_s / devices),
+        "cached_tokens": _sum_of_known([r.cached_tokens for r in good], "no request reported cached tokens"),
+        "prompt_tokens": _sum_of_all([r.prompt_tokens for r in batch.records]),
         "client_cpu_pct": Measured(batch.client_cpu_pct),
-        "send_lag_p95_ms": percentile([r.send_lag_ms for r in batch.records], 95),
+        "send_lag_p95_ms": percentile([r.send_lag_ms for r in batch.records if r.send_lag_ms is not None], 95),
+        "loop_lag_p95_ms": percentile(batch.loop_lags_ms, 95),
     }
 
 
+def late_client(found: Mapping[str, Measured], greatest_lag_ms: float) -> str | None:
+    """Why the numbers of a block are the client's own, or None."""
+    for name in ("send_lag_p95_ms", "loop_lag_p95_ms"):
+        value = found[name].value
+        if value is not None and value > greatest_lag_ms:
+            return f"the client was late: `{name}` is {value:.1f} ms, the limit is {greatest_lag_ms:g} ms"
+    return None
+
+
 def meets(record: RequestRecord, objectives: Objectives) -> bool:
-    """Whether the request succeeded within the objectives; a single-token answer has no TPOT to miss."""
-    if record.error is not None or record.ttft_ms is None:
+    """Whether the request was completed within the objectives; a single-token answer has no TPOT to miss."""
+    if record.ttft_ms is None:
         return False
     return record.ttft_ms <= objectives.ttft_ms and (record.tpot_ms is None or record.tpot_ms <= objectives.tpot_ms)
 
@@ -80,3 +92,15 @@ def percentile(values: Sequence[float], share: int) -> Measured:
 
 def _share_pct(part: int, whole: int) -> Measured:
     return Measured(100 * part / whole) if whole else Measured(None, "no request was sent")
+
+
+def _sum_of_known(values: Sequence[int | None], otherwise: str) -> Measured:
+    known = [value for value in values if value is not None]
+    return Measured(float(sum(known))) if known else Measured(None, otherwise)
+
+
+def _sum_of_all(values: Sequence[int | None]) -> Measured:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return Measured(None, f"of {len(values) - len(known)} requests nobody counted the prompt")
+    return Measured(float(sum(known)))

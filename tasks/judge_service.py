@@ -4,8 +4,8 @@ from serving.observables import LAYERS, OBSERVABLES
 from tasks.decomposition import plain
 from tasks.judgement import Criteria, Judgement
 from tasks.noise import Noise
-from tasks.paired import Comparison, against_gain, against_veto, compare
-from tasks.records import Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
+from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of
+from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
 from tasks.service_trust import distrust, edited, service_finding
 
 DRIFT, FLOOR = "logprob_drift", "logprob_floor"
@@ -75,7 +75,7 @@ def _effect(evidence: Evidence, criteria: Criteria) -> Judgement:
     observed = tuple(c.observable for c in found.compared)
     return Judgement(
         outcome=found.outcome,
-        reason=f"service: {found.reason}; {_shown(found.compared[0])}",
+        reason=f"service: {found.reason}; {_shown(evidence, found.compared[0])}",
         criterion=criteria.cite(found.key),
         intervals=tuple(c.interval for c in found.compared if c.interval is not None),
         findings=_findings(evidence, observed),
@@ -90,11 +90,14 @@ def _lower(observable: str) -> bool:
     return OBSERVABLES[observable].better == "down"
 
 
-def _shown(main: Comparison) -> str:
+def _shown(evidence: Evidence, main: Comparison) -> str:
+    """The ratio with the means over blocks beside it: no ratio stands alone."""
     if main.interval is None:
         return f"{main.observable}: {main.reason}"
-    i = main.interval
-    return f"{i.observable} {i.estimate:+.1f} % [{i.low:+.1f}, {i.high:+.1f}] over {i.blocks} pairs"
+    i, unit = main.interval, OBSERVABLES[main.observable].unit
+    known = [mean_of(evidence.blocks, main.observable, arm) for arm in Arm]
+    before, after = ("unknown" if value is None else f"{value:.4g}" for value in known)
+    return f"{i.observable} {before} → {after} {unit}, {i.estimate:+.1f} % [{i.low:+.1f}, {i.high:+.1f}] over {i.blocks} pairs"
 
 
 def _quality(evidence: Evidence, criteria: Criteria) -> Judgement | None:

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import psutil
 
+from serving.devices import devices_of
+from serving.engagement import resolved_by
+from serving.jsonl import write_jsonl
 from serving.launch import Server
 from serving.layers import Client, Window, layers
 from serving.metrics import disagreement
 from serving.observables import OBSERVABLES
+from serving.request_record import RequestRecord
 from serving.roles_seen import look_again, look_at, rates, texts, uses, window
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
-from serving.traffic import RequestRecord, send, write_jsonl
+from serving.traffic import send
 from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
@@ -36,23 +40,24 @@ class Run:
 
 def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order: int, run: Run) -> list[Block]:
     """One block of traffic on one arm. Request records and both scrapes are kept in the folder of the run."""
+    devices = devices_of([resolved_by(part) for part in server.parts if part.role != "router"])
     psutil.cpu_percent()
     started_s = run.elapsed_s
     before = look_at(server)
     batch = send(server.base_url, scenario.traffic, number)
     machine = Measured(psutil.cpu_percent())
-    completed = [record for record in batch.records if record.error is None]
+    completed = [record for record in batch.records if record.completed]
     after = look_again(server, before, len(completed))
     name = f"{run.prefix}{order:03d}-{arm}"
     write_jsonl(run.folder / f"{name}.requests.jsonl", batch.records)
     for when, look in (("before", before), ("after", after)):
         for part, text in texts(look).items():
             (run.folder / f"{name}.{part}.{when}.prom").write_text(text, encoding="utf-8")
-    seen = summarise_batch(batch, scenario.objectives)
+    seen = summarise_batch(batch, scenario.objectives, devices)
     whole = {**seen, **_layers(window(server, before, after), batch.records, seen)}
     whole |= {**rates(server, after, seen), "machine_cpu_pct": machine}
     found = _blocks(whole, arm, scenario.name, order, started_s)
-    for part in scenario.traffic.classes:
+    for part in sorted({record.class_name for record in batch.records}):
         values = summarise([record for record in batch.records if record.class_name == part])
         found += _blocks(values, arm, scenario.name, order, started_s, part)
     for role, used in uses(server, before, after, batch.wall_s).items():

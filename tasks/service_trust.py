@@ -13,31 +13,44 @@ from tasks.judgement import Criteria, Judgement
 from tasks.paired import mean_of, percent
 from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind
 
-FAILED, LAG = "failed_pct", "send_lag_p95_ms"
+LOST = {"failed_pct": "failed", "cancelled_pct": "were cancelled"}
+LAGS = ("send_lag_p95_ms", "loop_lag_p95_ms")
 CACHE_WORDS = ("cache", "radix", "page-size", "schedule-policy")  # an edit of these may change the hits
 UNEVEN_HITS = 0.02  # of the prompt tokens
 
 
 def distrust(evidence: Evidence, criteria: Criteria) -> Judgement | None:
     """What makes traffic no measurement. The ids in brackets are those of docs/traps.md."""
-    limit = criteria.limit("error_limit_pct")
-    ours, theirs = (mean_of(evidence.blocks, FAILED, arm) for arm in (Arm.INCUMBENT, Arm.CANDIDATE))
-    if ours is None or theirs is None:
-        return Judgement.broken("service: the share of failed requests is not known [V6]")
-    if ours > limit:
-        return Judgement.broken(f"service: {ours:.1f} % of the incumbent's requests failed (limit {limit:g} %) [V6]")
-    if theirs > limit:
-        finding = service_finding(
-            evidence, FAILED, LocusKind.ENGINE_ARGUMENT, edited(evidence), "requests fail under the edit"
-        )
-        reason = f"service: {theirs:.1f} % of the candidate's requests failed (limit {limit:g} %) [V6]"
-        return Judgement.rejected(reason, criteria.cite("error_limit_pct"), (finding,))
-    late = max((b.value or 0.0 for b in evidence.blocks if b.observable == LAG), default=0.0)
+    for name, happened in LOST.items():
+        if (lost := _lost(evidence, criteria, name, happened)) is not None:
+            return lost
+    late = max((b.value or 0.0 for b in evidence.blocks if b.observable in LAGS), default=0.0)
     if late > criteria.limit("greatest_send_lag_ms"):
         return Judgement.broken(
             f"service: the client was late by {late:.0f} ms: the load generator is the bottleneck [V7]"
         )
     return _same_conditions(evidence, criteria) or _missing(evidence, criteria)
+
+
+def _lost(evidence: Evidence, criteria: Criteria, name: str, happened: str) -> Judgement | None:
+    """Requests of which there is no time. Evidence from before cancelled ones were counted has none of them."""
+    limit = criteria.limit("error_limit_pct")
+    ours, theirs = (mean_of(evidence.blocks, name, arm) for arm in (Arm.INCUMBENT, Arm.CANDIDATE))
+    if ours is None or theirs is None:
+        if name == "cancelled_pct":
+            return None
+        return Judgement.broken("service: the share of failed requests is not known [V6]")
+    if ours > limit:
+        return Judgement.broken(
+            f"service: {ours:.1f} % of the incumbent's requests {happened} (limit {limit:g} %) [V6]"
+        )
+    if theirs <= limit:
+        return None
+    finding = service_finding(
+        evidence, name, LocusKind.ENGINE_ARGUMENT, edited(evidence), f"requests {happened} under the edit"
+    )
+    reason = f"service: {theirs:.1f} % of the candidate's requests {happened} (limit {limit:g} %) [V6]"
+    return Judgement.rejected(reason, criteria.cite("error_limit_pct"), (finding,))
 
 
 def _same_conditions(evidence: Evidence, criteria: Criteria) -> Judgement | None:

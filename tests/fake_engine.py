@@ -22,6 +22,8 @@ class FakeEngine:
     """`fail_every`: each n-th streamed request answers status 500. `short_by`: tokens kept back.
 
     `info`: what `/server_info` says. `drift`: added to every log-probability; None makes them null.
+    `cut_after`: events after which a stream ends without a word. `says`: lines to send in place of an answer.
+    `hang`: takes requests and never answers. `flushes`: whether the prefix cache can be flushed.
     """
 
     def __init__(
@@ -31,17 +33,26 @@ class FakeEngine:
         gap_s: float = 0.001,
         info: dict | None = None,
         drift: float | None = 0.0,
+        cut_after: int | None = None,
+        says: tuple[str, ...] = (),
+        hang: bool = False,
+        flushes: bool = True,
     ) -> None:
         self.fail_every, self.short_by, self.gap_s = fail_every, short_by, gap_s
         self.info, self.drift = info or {}, drift
         self.key: str | None = None
+        self.cut_after, self.says, self.hang, self.flushes = cut_after, says, hang, flushes
         self.seen: list[dict] = []
+        self.paths: list[str] = []
+        self.heads: list[str] = []
         self.counted = dict.fromkeys(COUNTERS, 0)
         self.most_at_once = self._at_once = 0
         self.base_url = ""
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
+        self.paths.append(head.split(b" ")[1].decode())
+        self.heads.append(head.decode())
         if head.startswith(b"GET /server_info"):
             self._say(writer, json.dumps(self.info))
         elif head.startswith(b"GET /metrics"):
@@ -50,11 +61,13 @@ class FakeEngine:
             self._say(writer, "")
         elif self.key and f"Bearer {self.key}".encode() not in head:
             self._say(writer, "", "401 Unauthorized")
+        elif head.startswith(b"POST /flush_cache"):
+            self._say(writer, "", "200 OK" if self.flushes else "400 Bad Request")
         else:
             length = next(int(x.split(b":")[1]) for x in head.split(b"\r\n") if x.lower().startswith(b"content-length"))
             body = json.loads(await reader.readexactly(length))
             if body.get("stream"):
-                await self._stream(writer, body)
+                await self._stream(reader, writer, body)
             else:
                 self._say(writer, json.dumps(self._whole(body)))
         await writer.drain()
@@ -70,23 +83,46 @@ class FakeEngine:
         logprobs = [[None if self.drift is None else -token / 100 + self.drift, token, None] for token in ids]
         return {"output_ids": [ids[-1]] * count, "meta_info": {"input_token_logprobs": logprobs}}
 
-    async def _stream(self, writer: asyncio.StreamWriter, body: dict) -> None:
+    async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: dict) -> None:
         self.seen.append(body)
         if self.fail_every and len(self.seen) % self.fail_every == 0:
             self._say(writer, "", "500 Internal Server Error")
             return
+        if self.hang:
+            await reader.read()  # until the client hangs up
+            return
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         self._say(writer, "")
+        if self.says:
+            writer.write("".join(f"{line}\n\n" for line in self.says).encode())
+        elif "messages" in body:
+            await self._chat(writer, body)
+        else:
+            await self._generate(writer, body)
+        self._at_once -= 1
+
+    async def _generate(self, writer: asyncio.StreamWriter, body: dict) -> None:
         count = body["sampling_params"]["max_new_tokens"] - self.short_by
+        read = len(body.get("input_ids", body.get("text", "")))
         for done in range(1, count + 1):
+            if done - 1 == self.cut_after:
+                return
             await asyncio.sleep(self.gap_s)
-            event = {"meta_info": {"completion_tokens": done, "cached_tokens": 0}}
+            event = {"meta_info": {"prompt_tokens": read, "completion_tokens": done, "cached_tokens": 0}}
             writer.write(f"data: {json.dumps(event)}\n\n".encode())
             await writer.drain()
-        for name, amount in zip(COUNTERS, (1, len(body["input_ids"]), count), strict=True):
+        for name, amount in zip(COUNTERS, (1, read, count), strict=True):
             self.counted[name] += amount
-        self._at_once -= 1
+        writer.write(b"data: [DONE]\n\n")
+
+    async def _chat(self, writer: asyncio.StreamWriter, body: dict) -> None:
+        for done in range(1, body["max_tokens"] + 1):
+            await asyncio.sleep(self.gap_s)
+            choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": None}
+            event = {"choices": [choice], "usage": {"prompt_tokens": 31, "completion_tokens": done}}
+            writer.write(f"data: {json.dumps(event)}\n\n".encode())
+            await writer.drain()
         writer.write(b"data: [DONE]\n\n")
 
     def _metrics(self) -> str:

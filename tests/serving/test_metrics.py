@@ -3,7 +3,7 @@
 import pytest
 
 from serving.metrics import disagreement, gained, histogram, layers, parse
-from serving.traffic import RequestRecord
+from serving.request_record import RequestRecord
 
 
 def exposition(requests: int, queue_s: float, prefill_s: float, ttft_s: float, e2e_s: float) -> str:

@@ -3,7 +3,8 @@
 import pytest
 
 from serving import quality
-from serving.scenario import Guard, Span
+from serving.scenario import Guard
+from serving.sources import Span
 
 
 def test_the_guard_compares_token_ids_and_never_text(monkeypatch: pytest.MonkeyPatch) -> None:

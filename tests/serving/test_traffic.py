@@ -1,54 +1,30 @@
-"""What a client sees of a server, and that the same plan gives the same requests."""
+"""What a client sees of a server: answers, failures, requests that were given up, and its own lateness."""
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine, listening
 from pydantic import ValidationError
+from traffic_examples import CLOSED, POISSON, traffic
 
-from serving.scenario import Arrivals, RequestClass, Span, Traffic
-from serving.traffic import RequestRecord, arrival_times_s, plan_requests, send, write_jsonl
+from serving.errors import BadInput, Broken
+from serving.jsonl import read_jsonl, write_jsonl
+from serving.request_record import RequestRecord
+from serving.requests import plan_requests
+from serving.scenario import Arrivals
+from serving.sources import Images, RandomLengths, Span
+from serving.traffic import send
 
-CLOSED = Arrivals(kind="closed", concurrency=2)
-POISSON = Arrivals(kind="poisson", rate_per_s=200.0)
-
-
-def traffic(arrivals: Arrivals = CLOSED) -> Traffic:
-    classes = {
-        "chat": RequestClass(requests=4, prompt_tokens=Span(low=3, high=9), output_tokens=Span(low=2, high=5)),
-        "document": RequestClass(requests=2, prompt_tokens=Span(low=40, high=50), output_tokens=Span(low=1, high=1)),
-    }
-    return Traffic(
-        seed=7,
-        pairs=2,
-        noise_pairs=4,
-        warmup_blocks=1,
-        arrivals=arrivals,
-        token_ids=Span(low=300, high=400),
-        classes=classes,
-        request_timeout_s=10,
-    )
-
-
-def test_the_same_block_is_the_same_requests_and_another_block_is_not() -> None:
-    assert plan_requests(traffic(), 3) == plan_requests(traffic(), 3)
-    assert plan_requests(traffic(), 3) != plan_requests(traffic(), 4)
-
-
-def test_no_two_prompts_of_a_run_share_their_first_two_tokens() -> None:
-    heads = [r.input_ids[:2] for block in range(50) for r in plan_requests(traffic(), block)]
-    assert len(set(heads)) == len(heads)
-
-
-def test_every_block_has_the_same_mix_and_lengths_within_their_spans() -> None:
-    for block in range(20):
-        planned = plan_requests(traffic(), block)
-        assert sorted(r.class_name for r in planned) == ["chat"] * 4 + ["document"] * 2
-        for r in planned:
-            spec = traffic().classes[r.class_name]
-            assert spec.prompt_tokens.low <= len(r.input_ids) <= spec.prompt_tokens.high
-            assert spec.output_tokens.low <= r.output_tokens <= spec.output_tokens.high
-            assert all(300 <= token <= 400 for token in r.input_ids)
+IMAGES = Images(
+    kind="images",
+    requests=2,
+    width_px=Span(low=28, high=28),
+    height_px=Span(low=28, high=28),
+    question="what is it",
+    output_tokens=Span(low=3, high=3),
+)
 
 
 @pytest.mark.parametrize("arrivals", [CLOSED, POISSON])
@@ -96,12 +72,113 @@ def test_a_server_that_is_gone_fails_every_request_and_raises_nothing() -> None:
     assert all("ConnectError" in (r.error or "") for r in batch.records)
 
 
-def test_poisson_arrivals_are_seeded_and_start_at_once() -> None:
-    assert arrival_times_s(POISSON, 5, 1) == arrival_times_s(POISSON, 5, 1) != arrival_times_s(POISSON, 5, 2)
-    times = arrival_times_s(POISSON, 2000, 1)
-    assert times[0] == 0.0
-    assert list(times) == sorted(times)
-    assert times[-1] == pytest.approx(10.0, rel=0.2)
+def test_a_picture_is_answered_through_the_chat_endpoint_and_the_server_counts_its_prompt() -> None:
+    with listening(FakeEngine()) as engine:
+        batch = send(engine.base_url, traffic(source=IMAGES), 0)
+    assert set(engine.paths) == {"/v1/chat/completions"}
+    assert [(r.error, r.prompt_tokens, r.output_tokens, len(r.itl_ms)) for r in batch.records] == [(None, 31, 3, 2)] * 2
+
+
+def test_a_stream_that_is_cut_is_a_failure() -> None:
+    with listening(FakeEngine(cut_after=1)) as engine:
+        batch = send(engine.base_url, traffic(), 0)
+    cut = [r for r in batch.records if r.class_name == "chat"]
+    assert all("ended early, after 1 of" in (r.error or "") and r.output_tokens == 1 for r in cut)
+    assert all(r.completed for r in batch.records if r.class_name == "document")
+
+
+@pytest.mark.parametrize("says", ["data: {nonsense", 'data: {"error": {"message": "no memory"}}'])
+def test_words_that_are_no_answer_are_a_failure_and_no_traceback(says: str) -> None:
+    with listening(FakeEngine(says=(says,))) as engine:
+        batch = send(engine.base_url, traffic(), 0)
+    assert all("none of SGLang's" in (r.error or "") or "no memory" in (r.error or "") for r in batch.records)
+
+
+def test_a_request_that_is_not_answered_in_time_is_a_failure() -> None:
+    with listening(FakeEngine(hang=True)) as engine:
+        batch = send(engine.base_url, traffic(POISSON, request_timeout_s=0.2), 0)
+    assert {r.error for r in batch.records} == {"no whole answer within 0.2 s"}
+
+
+@pytest.mark.parametrize(("arrivals", "open_ones"), [(CLOSED, 2), (POISSON, 6)])
+def test_what_is_open_at_the_time_limit_of_a_block_is_cancelled_and_no_failure(
+    arrivals: Arrivals, open_ones: int
+) -> None:
+    with listening(FakeEngine(hang=True)) as engine:
+        batch = send(engine.base_url, traffic(arrivals, block_limit_s=0.3), 0)
+    assert len(batch.records) == 6
+    assert all(r.error is None and r.cancelled is not None and not r.completed for r in batch.records)
+    sent = [r for r in batch.records if r.sent_s is not None]
+    assert len(sent) == open_ones == len(engine.seen)
+    assert all("not sent" in (r.cancelled or "") and r.send_lag_ms is None for r in batch.records if r.sent_s is None)
+
+
+def test_what_is_due_after_the_time_limit_is_not_waited_for() -> None:
+    slowly = Arrivals(kind="poisson", rate_per_s=0.01)
+    with listening(FakeEngine()) as engine:
+        batch = send(engine.base_url, traffic(slowly, block_limit_s=0.5), 0)
+    assert sum(r.completed for r in batch.records) == 1
+    assert sum(r.cancelled is not None for r in batch.records) == 5
+    assert batch.wall_s < 5
+
+
+def test_a_client_that_is_kept_from_its_work_reports_it_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something else in the process holds the event loop for 0.3 s while requests are due and answers come in."""
+
+    async def busy(lags: list[float]) -> None:
+        await asyncio.sleep(0.02)
+        time.sleep(0.3)
+        await watch(lags)
+
+    from serving import traffic as module
+
+    watch = module._watch
+    many = RandomLengths(kind="random", requests=60, prompt_tokens=9, output_tokens=2, range_ratio=1)
+    with listening(FakeEngine()) as engine:
+        calm = send(engine.base_url, traffic(POISSON, source=many), 0)
+        monkeypatch.setattr(module, "_watch", busy)
+        late = send(engine.base_url, traffic(POISSON, source=many), 0)
+    assert max(r.send_lag_ms or 0 for r in late.records) > 200
+    assert max(r.send_lag_ms or 0 for r in late.records) > max(r.send_lag_ms or 0 for r in calm.records)
+    assert calm.loop_lags_ms
+
+
+def test_the_event_loop_is_watched_whichever_way_requests_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    from serving import traffic as module
+
+    hear = module.Answer.hear
+
+    def slowly(answer: module.Answer, line: str, now_s: float) -> None:
+        time.sleep(0.03)
+        hear(answer, line, now_s)
+
+    monkeypatch.setattr(module.Answer, "hear", slowly)
+    for arrivals in (CLOSED, POISSON):
+        with listening(FakeEngine(gap_s=0.01)) as engine:
+            batch = send(engine.base_url, traffic(arrivals), 0)
+        assert max(batch.loop_lags_ms) > 15
+
+
+def test_the_prefix_cache_is_flushed_before_the_block_where_the_scenario_says_so() -> None:
+    with listening(FakeEngine()) as engine:
+        send(engine.base_url, traffic(), 0)
+        assert not [path for path in engine.paths if path.startswith("/flush_cache")]
+        engine.paths.clear()
+        send(engine.base_url, traffic(prefix_cache="flushed"), 0)
+    assert [path.startswith("/flush_cache") for path in engine.paths] == [True] + [False] * 6
+
+
+def test_a_prefix_cache_that_cannot_be_flushed_is_no_block() -> None:
+    with listening(FakeEngine(flushes=False)) as engine, pytest.raises(Broken, match="was not flushed"):
+        send(engine.base_url, traffic(prefix_cache="flushed"), 0)
+    assert engine.seen == []
+
+
+def test_an_api_key_goes_with_every_request_and_into_no_record() -> None:
+    with listening(FakeEngine(fail_every=2)) as engine:
+        batch = send(engine.base_url, traffic(prefix_cache="flushed"), 0, api_key="k-secret")
+    assert all("authorization: Bearer k-secret" in head for head in engine.heads)
+    assert "k-secret" not in "".join(record.model_dump_json() for record in batch.records)
 
 
 def test_records_go_to_a_file_one_a_line_and_come_back(tmp_path: Path) -> None:
@@ -109,14 +186,36 @@ def test_records_go_to_a_file_one_a_line_and_come_back(tmp_path: Path) -> None:
         id="0-0", class_name="chat", sent_s=0, send_lag_ms=0, prompt_tokens=3, output_tokens=2, ttft_ms=1
     )
     write_jsonl(tmp_path / "r.jsonl", [record, record])
-    lines = (tmp_path / "r.jsonl").read_text().splitlines()
-    assert [RequestRecord.model_validate_json(line) for line in lines] == [record, record]
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 2
+    assert read_jsonl(tmp_path / "r.jsonl", RequestRecord) == (record, record)
+
+
+def test_a_line_that_is_no_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text("{}\n")
+    with pytest.raises(BadInput, match="line 1"):
+        read_jsonl(tmp_path / "r.jsonl", RequestRecord)
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"ttft_ms": -1.0}, {"ttft_ms": 20.0, "e2e_ms": 10.0}, {"ttft_ms": 1.0, "itl_ms": (-0.5,)}, {"ttft_ms": None}],
-    ids=["before it was sent", "first after last", "gap below zero", "no first token"],
+    [
+        {"ttft_ms": -1.0},
+        {"ttft_ms": 20.0, "e2e_ms": 10.0},
+        {"ttft_ms": 1.0, "itl_ms": (-0.5,)},
+        {"ttft_ms": None},
+        {"error": "status 500"},
+        {"ttft_ms": None, "e2e_ms": None, "error": "status 500", "cancelled": "time limit"},
+        {"sent_s": None},
+    ],
+    ids=[
+        "before it was sent",
+        "first after last",
+        "gap below zero",
+        "no first token",
+        "failed with times",
+        "two ends",
+        "never sent",
+    ],
 )
 def test_times_that_contradict_each_other_are_no_record(wrong: dict[str, object]) -> None:
     fields = {

@@ -1,6 +1,7 @@
 """The service rung decides on intervals, and refuses whatever is no measurement. Ids of traps: docs/traps.md."""
 
 import math
+import re
 
 import pytest
 from examples import experiment, stack_hypothesis
@@ -66,6 +67,12 @@ def facts(**changes: str) -> Environment:
     return Environment(facts=FACTS | changes)
 
 
+def with_observable(blocks: list[Block], name: str, values: dict[Arm, float]) -> list[Block]:
+    """The blocks with one more observable: a value for the arms named, 0 for the other."""
+    like = [b for b in blocks if b.observable == "failed_pct"]
+    return blocks + [b.model_copy(update={"observable": name, "value": values.get(b.arm, 0.0)}) for b in like]
+
+
 def drifting() -> list[Block]:
     """Both arms become slower by 4 % a block."""
     blocks = with_effects({PRIMARY: -30.0}, level=0.01)
@@ -100,6 +107,31 @@ def test_a_planted_trap_ends_with_its_id(trap: str) -> None:
 
 def test_v6_failures_of_the_incumbent_are_our_fault() -> None:
     assert judged(service(replaced(GOOD, "failed_pct", INC, 12.0))).outcome is Outcome.BROKEN
+
+
+@pytest.mark.parametrize(("arm", "outcome"), [(INC, Outcome.BROKEN), (CAN, Outcome.REJECTED)])
+def test_v6_requests_that_were_cancelled_count_like_failures_and_are_called_what_they_are(
+    arm: Arm, outcome: Outcome
+) -> None:
+    found = judged(service(with_observable(GOOD, "cancelled_pct", {arm: 12.0})))
+    assert found.outcome is outcome
+    assert "12.0 %" in found.reason
+    assert "were cancelled" in found.reason
+
+
+def test_v7_a_client_that_looks_late_is_as_bad_as_one_that_sends_late() -> None:
+    found = judged(service(with_observable(GOOD, "loop_lag_p95_ms", {CAN: 900.0})))
+    assert found.outcome is Outcome.BROKEN
+    assert "V7" in found.reason
+
+
+def test_evidence_from_before_these_were_observed_can_be_judged_again() -> None:
+    assert judged(service(GOOD)).outcome is Outcome.PASSED
+
+
+def test_a_ratio_has_both_values_beside_it() -> None:
+    reason = judged(service(GOOD)).reason
+    assert re.search(rf"{PRIMARY} [\d.]+ → [\d.]+ ms, -\d+\.\d %", reason), reason
 
 
 def test_v1_hits_may_differ_when_the_cache_is_what_was_edited() -> None:
