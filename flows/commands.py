@@ -20,11 +20,11 @@ from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger, default_url
 from tasks.opening import new_experiment
 from tasks.records import Experiment, Record, Rung
-from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all
+from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all, rules_under
 from tasks.report import change, figure, place_of, plan_text, verdict_text
 from tasks.schemas import schemas
 from tasks.service_arms import check_edit
-from tasks.stages import criteria_of
+from tasks.stages import rules_of
 from tasks.stats import statistics_text
 
 
@@ -132,12 +132,12 @@ def judge_again(prefix: str, criteria: Path | None, json_file: Path | None, ledg
     """Judge the latest attempt from its stored evidence; nothing runs and nothing is recorded."""
     check_writable(json_file)
     experiment = latest(Ledger(ledger_url or default_url()), prefix)
-    rules = load_any_criteria(criteria) if criteria else criteria_of(experiment)
-    if not fits(experiment, rules):
+    other = load_any_criteria(criteria) if criteria else None
+    if other is not None and not fits(experiment, other):
         raise BadInput(
             f"`{criteria}` does not judge experiments of this kind", "a scenario judges stacks, criteria.yaml kernels"
         )
-    verdict = rejudge(experiment, rules)
+    verdict = rejudge(experiment, rules_of(experiment) if other is None else rules_under(experiment, other))
     if verdict is None:
         raise BadInput(
             f"the experiment `{prefix}` has too little evidence to judge", "it ended between two stages; run it again"

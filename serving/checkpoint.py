@@ -92,6 +92,14 @@ TINY = {
     ),
 }
 
+# Linear attention as wide as that of GLM-5.3-Flash, so that its decode step is a share of a token's time worth measuring.
+_GLM53 = TINY["tiny-glm53"]
+_TEXT = _GLM53.parameters["text"]
+assert isinstance(_TEXT, dict)
+TINY["tiny-glm53-wide-kda"] = Recipe(
+    _GLM53.script, {**_GLM53.parameters, "text": {**_TEXT, "linear_num_heads": 64, "linear_head_dim": 128}}
+)
+
 # What the scripts share.
 TOKENIZER = "tiny_tokenizer.py"
 

@@ -8,18 +8,20 @@ import logging
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from serving.checkpoint import Checkpoint, checkpoint
-from serving.launch import Server, begin, part_of
+from serving.launch import Server, begin, part_of, with_variables
+from serving.overlay import Overlay
 from serving.process import EngineProcess, stop
 from serving.readiness import EngineEnded, generates, is_healthy, wait_while, why_it_ended
 from serving.remains import Note, reap
 from serving.replicas import Replica, api_key, entry_of, reached_at, replicas_of
 from serving.signals import signals_held_back, terminated_as_exception
 from serving.stack import StackSpec
+from serving.witness import NOTHING, Witness, watched
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -85,33 +87,44 @@ def deployed(spec: StackSpec, run_dir: Path) -> Iterator[Deployment]:
 
 @contextmanager
 def deployed_together(
-    specs: Mapping[str, StackSpec], run_dir: Path, variables: Mapping[str, Mapping[str, str]] | None = None
+    specs: Mapping[str, StackSpec], run_dir: Path, overlays: Mapping[str, Overlay] | None = None
 ) -> Iterator[dict[str, Server]]:
     """Stacks of several roles by name, started one after the other and all ready; gone when the block is left.
 
-    `variables`: by name of the stack, for all its engine processes. Raises as `deployed`; an EngineEnded names the stack,
-    and its message the role.
+    A stack with an entry in `overlays` runs that code in all its engine processes; what is looked at is the same in all
+    stacks. Raises as `deployed`; an EngineEnded names the stack, and its message the role.
     """
+    laid = overlays or {}
+    watching = next(iter(laid.values()), NOTHING)
     with terminated_as_exception(), ExitStack() as teardown:
         reap()
         made: dict[str, Server] = {}
         for name, spec in specs.items():
+            device = str(spec.roles["decode"].arguments.get("device"))
+            witness, variables = watched(run_dir / name, device, watching, laid.get(name))
             try:
-                one = bring_up(spec, run_dir / name, teardown, variables=(variables or {}).get(name))
+                made[name] = server_of(name, bring_up(spec, run_dir / name, teardown, variables=variables), witness)
             except EngineEnded as ended:
                 raise EngineEnded(ended.message, ended.hint, name, ended.refused) from ended
-            made[name] = server_of(name, one)
         yield made
 
 
-def server_of(name: str, made: Deployment) -> Server:
-    """The deployment as one arm of a comparison."""
+def server_of(name: str, made: Deployment, witness: Witness) -> Server:
+    """The deployment as one arm of a comparison; what stands before its parts is the router, which starts last."""
     parts = tuple(part_of(made.replicas[own], process) for own, process in made.processes.items())
-    entry = parts[-1]  # the router starts last
-    argv = made.spec.argv(entry.role)
+    entry = parts[-1]
     return Server(
-        name, made.url, entry.pid, entry.log_file, argv, made.checkpoint, made.ready_s, entry.process, parts
-    )  # fmt: skip
+        name=name,
+        base_url=made.url,
+        pid=entry.pid,
+        log_file=entry.log_file,
+        argv=made.spec.argv(entry.role),
+        checkpoint=made.checkpoint,
+        ready_s=made.ready_s,
+        process=entry.process,
+        witness=witness,
+        parts=parts,
+    )
 
 
 def bring_up(
@@ -153,10 +166,6 @@ def bring_up(
     note.write()
     log.info("%s: ready after %.0f s, at %s", spec.name, note.ready_s, entry)
     return Deployment(spec, entry, headers, model, replicas, started, note.ready_s, note)
-
-
-def with_variables(replica: Replica, variables: Mapping[str, str]) -> Replica:
-    return replace(replica, environment={**replica.environment, **variables})
 
 
 def _start(group: list[Replica], started: dict[str, EngineProcess], run_dir: Path, teardown: ExitStack) -> None:

@@ -59,6 +59,11 @@ def version_in_engine(package: str) -> str | None:
     return found.version if found else None
 
 
+def installed_packages() -> list[Path]:
+    """The folders of the engine environment that its packages are installed in; none without such an environment."""
+    return [Path(folder) for folder in _site_packages(engine_folder())]
+
+
 def _site_packages(folder: Path) -> list[str]:
     return [str(path) for path in folder.glob("lib/python3.*/site-packages")]
 

@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serving.checkpoint import Checkpoint, checkpoint
+from serving.overlay import Overlay
 from serving.process import EngineProcess, start, stop
 from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
 from serving.remains import Note, reap
@@ -14,6 +15,7 @@ from serving.replicas import Replica, replicas_of
 from serving.roles import Role
 from serving.signals import signals_held_back, terminated_as_exception
 from serving.stack import StackSpec
+from serving.witness import NOTHING, Witness, watched
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +36,8 @@ class Part:
 class Server:
     """A running deployment, asked at `base_url`: the one server, or the router before its `parts`.
 
-    `pid`: the process that listens there. `ready_s`: seconds from start to the first generated token.
+    `pid`: the process that listens there. `ready_s`: seconds from start to the first generated token. `witness`: what its
+    processes tell of themselves.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Server:
     checkpoint: Checkpoint
     ready_s: float
     process: EngineProcess
+    witness: Witness
     parts: tuple[Part, ...] = ()
 
     def ended(self) -> EngineEnded | None:
@@ -77,8 +81,12 @@ def running(spec: StackSpec, run_dir: Path, name: str) -> Iterator[Server]:
 
 
 @contextmanager
-def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[dict[str, Server]]:
+def running_together(
+    specs: Mapping[str, StackSpec], run_dir: Path, overlays: Mapping[str, Overlay] | None = None
+) -> Iterator[dict[str, Server]]:
     """All servers by name, started at the same time and all ready; gone when the block is left in whatever way.
+
+    A server with an entry in `overlays` runs that code; what is looked at is the same in every server.
 
     Raises Broken for a taken port, a stranger on it and a timeout, EngineEnded (a Broken) for a server that ends early.
     That one waits until every other server is ready or has ended too, and names the first of `specs` that ended.
@@ -88,12 +96,17 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
         found = {name: checkpoint(spec.model) for name, spec in specs.items()}
         replicas = {name: _server(name, spec, found[name], run_dir) for name, spec in specs.items()}
         started: dict[str, EngineProcess] = {}
+        witnesses: dict[str, Witness] = {}
+        laid = overlays or {}
+        watching = next(iter(laid.values()), NOTHING)
         note = Note.owned(next(iter(specs.values())), replicas, started)
         teardown.callback(note.forget)
         teardown.callback(lambda: stop(list(started.values())))
         for name, replica in replicas.items():
+            device = str(specs[name].roles["server"].arguments.get("device"))
+            witnesses[name], variables = watched(run_dir / name, device, watching, laid.get(name))
             with signals_held_back():
-                started[name] = begin(replica, run_dir)
+                started[name] = begin(with_variables(replica, variables), run_dir)
         ready_s = wait_until_ready(specs, started, note.write)
         yield {
             name: Server(
@@ -105,10 +118,15 @@ def running_together(specs: Mapping[str, StackSpec], run_dir: Path) -> Iterator[
                 checkpoint=found[name],
                 ready_s=ready_s[name],
                 process=process,
+                witness=witnesses[name],
                 parts=(part_of(replicas[name], process),),
             )
             for name, process in started.items()
         }
+
+
+def with_variables(replica: Replica, variables: Mapping[str, str]) -> Replica:
+    return replace(replica, environment={**replica.environment, **variables})
 
 
 def begin(replica: Replica, run_dir: Path) -> EngineProcess:

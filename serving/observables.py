@@ -73,4 +73,12 @@ CONTEXT = {
     "machine_cpu_pct": Observable("%", "down"),
 }
 
-OBSERVABLES = {**CLIENT, **SERVER, **RATES, **PROCESSES, **CONTEXT}
+# Of the functions whose calls are counted where an arm runs other code: calls of a block, mean time of a call, and the
+# share of the block's time that a server spends in them.
+CODE = {
+    "code_calls": Observable("calls", "down"),
+    "code_us": Observable("us", "down"),
+    "code_share_pct": Observable("%", "down"),
+}
+
+OBSERVABLES = {**CLIENT, **SERVER, **RATES, **PROCESSES, **CONTEXT, **CODE}

@@ -1,4 +1,8 @@
-"""Do two servers compute the same? Teacher-forced log-probabilities of the same tokens: no early difference spreads."""
+"""Do two servers compute the same? Log-probabilities of the same tokens, in prefill and in decode steps.
+
+Prefill is teacher-forced, so that no early difference spreads. Decode cannot be: its steps are compared up to the first
+at which the servers choose different tokens, whose log-probabilities are no further apart than the servers' are.
+"""
 
 import math
 import random
@@ -29,6 +33,14 @@ class Probe:
     reason: str | None = None
 
 
+@dataclass(frozen=True)
+class Decoded:
+    """Greedy tokens with the log-probability of each, None where the server gave none."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float | None, ...]
+
+
 def probe(incumbent: str, candidate: str, guard: Guard, token_ids: Span, seed: int) -> tuple[Probe, ...]:
     """Both servers by base URL. Raises Broken when one does not answer or the incumbent's numbers are not finite."""
     return tuple(
@@ -42,21 +54,21 @@ def _prompt(length: int, token_ids: Span, seed: int) -> list[int]:
 
 
 def _probe(incumbent: str, candidate: str, prompt: list[int], greedy_tokens: int) -> Probe:
-    ours, theirs = (_greedy(url, prompt, greedy_tokens) for url in (incumbent, candidate))
-    forced = prompt + ours
+    ours, repeated, theirs = (_greedy(url, prompt, greedy_tokens) for url in (incumbent, incumbent, candidate))
+    forced = prompt + list(ours.tokens)
     first, again, other = (_logprobs(url, forced) for url in (incumbent, incumbent, candidate))
-    floor = largest_difference(first, again)
+    floor = _larger(largest_difference(first, again), decode_difference(ours, repeated))
     if floor is None:
         raise Broken(
             f"the incumbent gives log-probabilities that are not finite for {len(prompt)} prompt tokens",
             "the incumbent must be sound before anything is compared with it",
         )
-    drift = largest_difference(first, other)
+    drift = _larger(largest_difference(first, other), decode_difference(ours, theirs))
     return Probe(
         prompt_tokens=len(prompt),
         floor=floor,
         drift=drift,
-        greedy_mismatches=sum(a != b for a, b in zip(ours, theirs, strict=True)),
+        greedy_mismatches=sum(a != b for a, b in zip(ours.tokens, theirs.tokens, strict=True)),
         reason=None if drift is not None else "the candidate's log-probabilities are missing or not finite",
     )
 
@@ -73,11 +85,23 @@ def largest_difference(first: Sequence[float | None], second: Sequence[float | N
     return largest
 
 
-def _greedy(url: str, prompt: list[int], count: int) -> list[int]:
-    tokens = [int(t) for t in _generate(url, prompt, count)["output_ids"]]
+def decode_difference(first: Decoded, second: Decoded) -> float | None:
+    """In nats, up to and with the first step at which other tokens were chosen; None as in `largest_difference`."""
+    same = [a == b for a, b in zip(first.tokens, second.tokens, strict=True)]
+    steps = same.index(False) + 1 if False in same else len(same)
+    return largest_difference(first.logprobs[:steps], second.logprobs[:steps])
+
+
+def _larger(prefill: float | None, decode: float | None) -> float | None:
+    return None if prefill is None or decode is None else max(prefill, decode)
+
+
+def _greedy(url: str, prompt: list[int], count: int) -> Decoded:
+    answer = _generate(url, prompt, count, return_logprob=True)
+    tokens = tuple(int(t) for t in answer["output_ids"])
     if len(tokens) != count:
         raise Broken(f"`{url}` answered `{len(tokens)}` tokens instead of `{count}`", "see the server's log")
-    return tokens
+    return Decoded(tokens, tuple(entry[0] for entry in answer["meta_info"]["output_token_logprobs"]))
 
 
 def _logprobs(url: str, tokens: list[int]) -> list[float | None]:

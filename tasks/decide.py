@@ -4,7 +4,7 @@
 verdict. The order of the questions is the order of trust: did it run, was it the right code, is it right, is it better.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tasks.accounting import cost_of
 from tasks.diagnose import diagnose
@@ -13,7 +13,7 @@ from tasks.judge_microbench import judge_microbench
 from tasks.judge_numerics import judge_numerics
 from tasks.judge_service import judge_service
 from tasks.judge_static import judge_static
-from tasks.judgement import Criteria, Judgement
+from tasks.judgement import Criteria, Judgement, Rules
 from tasks.records import Arm, Evidence, Experiment, Outcome, Question, Rung, Step, Verdict
 
 JUDGES: dict[Rung, Callable[[Evidence, Criteria, bool], Judgement]] = {
@@ -28,7 +28,7 @@ ANSWERS: dict[Question, Callable[[Evidence, Criteria, bool], Judgement]] = {Ques
 OF_ONE_ARM = ("differing_elements", "line_share", "requested_bytes", "unique_bytes")
 
 
-def decide(experiment: Experiment, criteria: Criteria) -> Verdict | None:
+def decide(experiment: Experiment, rules: Rules) -> Verdict | None:
     """The verdict that the records so far force, or None while there are rungs to go."""
     if experiment.build is not None and experiment.build.failure is not None:
         return _verdict(experiment, Judgement.rejected(f"does not build: {experiment.build.failure}"), [])
@@ -38,6 +38,7 @@ def decide(experiment: Experiment, criteria: Criteria) -> Verdict | None:
         if evidence is None:
             return _verdict(experiment, _over_budget(experiment, step), judged)
         question = experiment.hypothesis.question if step.purpose == "answer" else None
+        criteria = rules[step.rung] if isinstance(rules, Mapping) else rules
         judgement = judge(evidence, criteria, question)
         judged.append(judgement)
         if step.purpose == "answer" and judgement.outcome is Outcome.PASSED and experiment.plan.confirms:

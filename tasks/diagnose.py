@@ -9,12 +9,13 @@ from collections.abc import Callable
 from tasks.decomposition import E2E, TTFT, decomposed, plain, shares_text
 from tasks.gpus import GPUS, H200, floor_us
 from tasks.paired import mean_of
-from tasks.reconcile import reconcile
+from tasks.reconcile import reconcile, reconcile_service
 from tasks.records import Arm, Evidence, Experiment, Finding, Interval, Locus, LocusKind, Rung
 from tasks.static_table import WORK, Table
 
 INC, CAN = Arm.INCUMBENT, Arm.CANDIDATE
 REPEATED = "repetitions"
+SHARE = "kernel_share_pct"
 FEW_PAGES_PCT, SMALL_SHARE_PCT, MOVED_PCT = 20.0, 5.0, 5.0
 
 
@@ -24,7 +25,14 @@ def diagnose(
     """Every rule over every piece of evidence, then how the prediction fared."""
     found = [f for evidence in experiment.evidence if evidence.blocks for rule in RULES for f in rule(evidence)]
     told = reconcile(experiment.hypothesis.prediction, intervals, judged)
-    return (*found, *([told] if told else []))
+    return (*found, *([told] if told else []), *_service_gain(experiment, intervals))
+
+
+def _service_gain(experiment: Experiment, intervals: tuple[Interval, ...]) -> list[Finding]:
+    """What a kernel's gain by itself said of the service, held against what the service did."""
+    predicted = next((e.predicted for e in reversed(experiment.evidence) if e.predicted is not None), None)
+    measured = [i for i in intervals if predicted is not None and i.observable == predicted.observable]
+    return [reconcile_service(predicted, measured[0])] if predicted is not None and measured else []
 
 
 def repeated_work(evidence: Evidence) -> list[Finding]:
@@ -138,12 +146,12 @@ def starved_transfer(evidence: Evidence) -> list[Finding]:
 
 def small_share(evidence: Evidence) -> list[Finding]:
     """A kernel that takes little of a step cannot change the service much."""
-    share = mean_of(evidence.blocks, "kernel_share_pct", INC)
+    share = mean_of(evidence.blocks, SHARE, INC)
     if share is None or share >= SMALL_SHARE_PCT:
         return []
     implies = f"the kernel takes {share:.1f} % of a step: even for nothing it would gain no more"
     ask = "choose a kernel with a larger share"
-    return [_finding(LocusKind.KERNEL, "share of a step", "kernel_share_pct", "%", share, None, implies, ask)]
+    return [_finding(LocusKind.KERNEL, "share of a step", SHARE, "%", share, None, implies, ask)]
 
 
 RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (

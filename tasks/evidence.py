@@ -85,6 +85,22 @@ class Engagement(Record):
         return self.expected == self.seen
 
 
+class ServiceGain(Record):
+    """What a kernel's gain by itself predicts for `observable` of the service, by Amdahl's law, before it was measured there.
+
+    Relative changes in percent, negative is less. `alone_pct` and `share_pct` (of the service's time) are low, estimate
+    and high; `timing` is the shape that the kernel was timed at by itself.
+    """
+
+    observable: Text
+    estimate_pct: float
+    low_pct: float
+    high_pct: float
+    timing: Text
+    alone_pct: tuple[float, float, float]
+    share_pct: tuple[float, float, float]
+
+
 class Evidence(Record):
     """What one rung observed: raw blocks, no interval and no opinion. `gate` is the evidence that had to hold first."""
 
@@ -103,6 +119,7 @@ class Evidence(Record):
     unchecked: str | None = None  # what is claimed and was not observed; no fault, and no proof either
     gate: Digest | None = None
     noise: Noise | None = None
+    predicted: ServiceGain | None = None
     confirms: Digest | None = None  # the evidence whose win this run shows again, on fresh seeds
 
     @model_validator(mode="after")

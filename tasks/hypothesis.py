@@ -76,9 +76,18 @@ class Question(StrEnum):
     BETTER_SERVICE = "better service"
 
 
+class StackTarget(Record):
+    kind: Literal["stack"] = "stack"
+    stack: Text
+    scenario: Text
+    incumbent_digest: Digest
+
+
 class KernelTarget(Record):
     """`incumbent_launch`: launch options of the incumbent, where it is held in another form than its default.
     `runs_on`: where the kernels of the problem run; a time is only ever taken there.
+    `service`: the stack and traffic in which a kernel must show its gain; `timing` names the production shape that it
+    has there, whose gain by itself predicts it (by default the production mix).
     """
 
     kind: Literal["kernel"] = "kernel"
@@ -86,13 +95,8 @@ class KernelTarget(Record):
     incumbent_digest: Digest
     incumbent_launch: dict[str, Scalar] = {}
     runs_on: Literal["gpu", "cpu"] = "gpu"
-
-
-class StackTarget(Record):
-    kind: Literal["stack"] = "stack"
-    stack: Text
-    scenario: Text
-    incumbent_digest: Digest
+    service: StackTarget | None = None
+    timing: Text | None = None
 
 
 class KernelCandidate(Record):
@@ -168,6 +172,11 @@ class Hypothesis(Record):
     mechanism: Text
     origin: Literal["person", "catalogue", "sampler", "model"]
     parent: Digest | None = None
+
+    @property
+    def deployed(self) -> StackTarget | None:
+        """The stack and scenario that the service rung tries it in; None for a kernel by itself."""
+        return self.target if isinstance(self.target, StackTarget) else self.target.service
 
     @model_validator(mode="after")
     def _change_fits_target(self) -> Self:

@@ -10,7 +10,7 @@ from serving.errors import BadInput
 from serving.home import portable
 from serving.scenario import load_scenario
 from serving.stack import load_stack
-from tasks.problem import KERNELS, load_problem, problem_of
+from tasks.problem import KERNELS, Problem, load_problem, problem_of
 from tasks.records import (
     CodePatch,
     Digest,
@@ -33,11 +33,18 @@ class _Part(BaseModel):
 
 
 class KernelTargetPart(_Part):
-    """`incumbent_launch`: launch options of the incumbent, if not its defaults."""
+    """`incumbent_launch`: launch options of the incumbent, if not its defaults.
+
+    To ask `better service`: `stack` and `scenario`, paths relative to the hypothesis file, and `timing`, the production
+    shape of the problem that the kernel has in that stack.
+    """
 
     kind: Literal["kernel"]
     problem: Text
     incumbent_launch: dict[str, Scalar] = {}
+    stack: Text | None = None
+    scenario: Text | None = None
+    timing: Text | None = None
 
 
 class StackTargetPart(_Part):
@@ -106,19 +113,48 @@ def hypothesis_of(written: HypothesisFile, folder: Path) -> Hypothesis:
 
 def _target(written: HypothesisFile, folder: Path) -> KernelTarget | StackTarget:
     match written.target:
-        case KernelTargetPart(problem=name, incumbent_launch=launch):
+        case KernelTargetPart(problem=name, incumbent_launch=launch) as part:
             problem = load_problem((folder / name).resolve() if "/" in name else name)
             named = problem.folder.name if problem.folder.parent == KERNELS else portable(problem.folder)
             incumbent, runs_on = digest(problem.incumbent.source), problem.definition.runs_on
-            return KernelTarget(problem=named, incumbent_digest=incumbent, incumbent_launch=launch, runs_on=runs_on)
-        case StackTargetPart(stack=stack, scenario=scenario):
-            spec = load_stack(folder / stack)
-            load_scenario(folder / scenario)
-            return StackTarget(
-                stack=portable(folder / stack),
-                scenario=portable(folder / scenario),
-                incumbent_digest=spec.digest,
+            return KernelTarget(
+                problem=named,
+                incumbent_digest=incumbent,
+                incumbent_launch=launch,
+                runs_on=runs_on,
+                service=_service(written.question, part, problem, folder),
+                timing=part.timing,
             )
+        case StackTargetPart(stack=stack, scenario=scenario):
+            return _stack(stack, scenario, folder)
+
+
+def _stack(stack: str, scenario: str, folder: Path) -> StackTarget:
+    spec = load_stack(folder / stack)
+    load_scenario(folder / scenario)
+    return StackTarget(
+        stack=portable(folder / stack), scenario=portable(folder / scenario), incumbent_digest=spec.digest
+    )
+
+
+def _service(question: Question, part: KernelTargetPart, problem: Problem, folder: Path) -> StackTarget | None:
+    """Where a kernel shall be tried in a service. Raises BadInput unless all that it takes is there."""
+    timings = [timing.name for timing in problem.workloads.timings]
+    if part.timing is not None and part.timing not in timings:
+        raise BadInput(f"`target.timing`: `{part.timing}` is no timing of `{problem.name}`", f"its timings: {timings}")
+    if part.stack is not None and part.scenario is not None:
+        splice = problem.definition.splice
+        if splice is None or splice.patch is None:
+            raise BadInput(
+                f"`{problem.name}` does not say how a kernel reaches the engine", "its definition needs `splice.patch`"
+            )
+        return _stack(part.stack, part.scenario, folder)
+    if part.stack is not None or part.scenario is not None or question is Question.BETTER_SERVICE:
+        raise BadInput(
+            "a kernel is tried in a service by `target.stack` and `target.scenario` together",
+            f"give both to ask `{Question.BETTER_SERVICE}`, or neither and ask `{Question.FASTER_KERNEL}`",
+        )
+    return None
 
 
 def _change(written: HypothesisFile, folder: Path) -> KernelCandidate | StackEdit | CodePatch:

@@ -9,11 +9,14 @@ from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outco
 from tasks.service_trust import distrust, edited, service_finding
 
 DRIFT, FLOOR = "logprob_drift", "logprob_floor"
+CALLS, CALL_TIME = "code_calls", "code_us"
 
 
 def judge_service(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
     """PASSED needs the whole interval of the primary observable and of every veto on the right side of its limit."""
-    return _quality(evidence, criteria) or distrust(evidence, criteria) or _effect(evidence, criteria)
+    return (
+        _quality(evidence, criteria) or _idle(evidence) or distrust(evidence, criteria) or _effect(evidence, criteria)
+    )
 
 
 class Effect(Record):
@@ -127,10 +130,21 @@ def _quality(evidence: Evidence, criteria: Criteria) -> Judgement | None:
     return Judgement.rejected(reason, criteria.cite(key), (finding,))
 
 
+def _idle(evidence: Evidence) -> Judgement | None:
+    """Other code that is called now and then proves nothing about the blocks in which it is not."""
+    idle = [b.order for b in evidence.blocks if b.observable == CALLS and b.arm is Arm.CANDIDATE and not b.value]
+    return Judgement.broken(f"service: block {idle[0]} made no call of the code under test") if idle else None
+
+
 def _findings(evidence: Evidence, observed: tuple[str, ...]) -> tuple[Finding, ...]:
     change = edited(evidence)
+    of_code = any(block.observable == CALLS for block in evidence.blocks)
+    kind = LocusKind.CODE_CHANGE if of_code else LocusKind.ENGINE_ARGUMENT
     implies = "mean over blocks; the interval of the paired ratio decides"
-    found = [service_finding(evidence, name, LocusKind.ENGINE_ARGUMENT, change, implies) for name in observed]
+    found = [service_finding(evidence, name, kind, change, implies) for name in observed]
+    if of_code:
+        told = "mean time of a call under this traffic, as the server counts it"
+        found.append(service_finding(evidence, CALL_TIME, LocusKind.KERNEL, "calls that are counted", told))
     where = "where a request's time goes; layers and the unexplained rest add up to its end-to-end time"
     there = {block.observable for block in evidence.blocks}
     layers = [

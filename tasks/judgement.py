@@ -1,8 +1,9 @@
 """What a judge of one rung says, and what it needs of a criteria file."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from tasks.records import Criterion, Finding, Interval, Outcome, Record
+from tasks.records import Criterion, Finding, Interval, Outcome, Record, Rung
 
 
 class Criteria(Protocol):
@@ -19,6 +20,10 @@ class Criteria(Protocol):
     def cite(self, key: str) -> Criterion:
         """File, digest, key and value, for a verdict."""
         ...
+
+
+# One file judges an experiment; or, where a kernel is tried in a service, a file judges each rung.
+Rules = Criteria | Mapping[Rung, Criteria]
 
 
 class Judgement(Record):

@@ -74,6 +74,10 @@ POOLS: dict[Rung, str] = {
 }
 OF_GPU_KERNELS = (Question.LESS_WORK, Question.FEWER_BYTES)  # what a compiler or the interpreter counts
 ON_CPU: dict[Rung, str] = {Rung.MICROBENCH: "cpu-build"}  # where a problem's kernels run on CPU
+NOT_ON_CPU: dict[Rung, str] = {
+    Rung.STATIC: "it has nothing to say of a kernel that runs on CPU",
+    Rung.ENGINE: "the service rung compares log-probabilities of both servers before any traffic",
+}
 STAGE_RUNGS: dict[str, tuple[Rung, ...]] = {
     "microbench": (Rung.STATIC, Rung.NUMERICS, Rung.MICROBENCH),
     "validate": (Rung.OVERLAP, Rung.ENGINE),
@@ -103,13 +107,13 @@ def make_plan(hypothesis: Hypothesis, upto: Rung | None = None, budget_s: float 
                 f"no rung answers the question `{hypothesis.question}` for a kernel that runs on CPU",
                 f"ask `{Question.SAME_RESULTS}` or `{Question.FASTER_KERNEL}`: it is timed for real here",
             )
-        gates, pools = tuple(gate for gate in gates if gate[0] is not Rung.STATIC), POOLS | ON_CPU
+        gates, pools = tuple(gate for gate in gates if gate[0] not in NOT_ON_CPU), POOLS | ON_CPU
     wanted = [Step(rung=rung, purpose="gate", why=why, pool=pools[rung]) for rung, why in gates]
     wanted.append(Step(rung=answer, purpose="answer", why=why, pool=pools[answer]))
     steps = tuple(step for step in wanted if upto is None or COST.index(step.rung) <= COST.index(upto))
     planned = {step.rung for step in wanted}
     left_out = {rung: f"not needed to answer `{hypothesis.question}`" for rung in Rung if rung not in planned}
-    left_out |= {Rung.STATIC: "it has nothing to say of a kernel that runs on CPU"} if on_cpu else {}
+    left_out |= {rung: why for rung, why in NOT_ON_CPU.items() if rung in left_out} if on_cpu else {}
     left_out |= {step.rung: f"dearer than --upto {upto}" for step in wanted if step not in steps}
     return Plan(hypothesis_id=hypothesis.id, steps=steps, left_out=left_out, budget_s=budget_s, tried=tried)
 

@@ -1,27 +1,34 @@
 """Predictions are held against what was measured: of a hypothesis, and of a service gain from a local one."""
 
-from tasks.records import Finding, Interval, Locus, LocusKind, Prediction, Record
+import math
+
+from tasks.records import Finding, Interval, Locus, LocusKind, Prediction, ServiceGain
 
 NEAR = 2.0  # a size within this factor of the prediction counts as hit where there is no interval
 
 
-class ServiceGain(Record):
-    """Predicted relative change of the service's time, in percent (negative is faster), from Amdahl's law."""
-
-    estimate_pct: float
-    low_pct: float
-    high_pct: float
-
-
-def predict_service(local: Interval, share_low: float, share: float, share_high: float) -> ServiceGain:
+def predict_service(
+    observable: str, local: Interval, share: tuple[float, float, float], rate: bool = False
+) -> ServiceGain:
     """What a local change of time predicts for the service: T = 1 - s + s * r, for a measured share s and ratio r.
 
-    Shares from 0 to 1, of the time that the service metric covers. Raises ValueError for shares out of order.
+    `share`: low, estimate and high, from 0 to 1, of the time that the service metric covers. `rate`: the metric is work
+    per time. Raises ValueError for shares out of order.
     """
-    if not 0 <= share_low <= share <= share_high <= 1:
-        raise ValueError(f"shares must be ordered within 0 and 1, given {share_low}, {share}, {share_high}")
-    changes = [s * change for s in (share_low, share_high) for change in (local.low, local.high)]
-    return ServiceGain(estimate_pct=share * local.estimate, low_pct=min(changes), high_pct=max(changes))
+    low, middle, high = share
+    if not 0 <= low <= middle <= high <= 1:
+        raise ValueError(f"shares must be ordered within 0 and 1, given {low}, {middle}, {high}")
+    times = [middle * local.estimate, *(s * change for s in (low, high) for change in (local.low, local.high))]
+    changes = [100 * (1 / (1 + t / 100) - 1) if t > -100 else math.inf for t in times] if rate else times
+    return ServiceGain(
+        observable=observable,
+        estimate_pct=changes[0],
+        low_pct=min(changes),
+        high_pct=max(changes),
+        timing=local.workload,
+        alone_pct=(local.low, local.estimate, local.high),
+        share_pct=(100 * low, 100 * middle, 100 * high),
+    )
 
 
 def reconcile_service(predicted: ServiceGain, measured: Interval) -> Finding:
@@ -32,7 +39,7 @@ def reconcile_service(predicted: ServiceGain, measured: Interval) -> Finding:
     implies = f"{said}, {seen}: " + (
         "they agree" if met else "a miss: share, overlap or batch differ from the microbench"
     )
-    ask = None if met else "measure the kernel's share under this traffic, and whether it overlaps with other work"
+    ask = None if met else "compare the kernel's time in the service with the microbench's, and ask what else overlaps"
     return _finding("service prediction", measured.observable, predicted.estimate_pct, measured.estimate, implies, ask)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tasks.evidence import Arm, Block, Build, Engagement, Environment, Evidence, FileRef
+from tasks.evidence import Arm, Block, Build, Engagement, Environment, Evidence, FileRef, ServiceGain
 from tasks.hypothesis import (
     Change,
     CodePatch,
@@ -37,8 +37,8 @@ from tasks.hypothesis import (
 __all__ = [
     "RECORDS", "Arm", "Block", "Build", "Change", "Check", "CodePatch", "Criterion", "Digest", "Engagement", "Environment",
     "Evidence", "Experiment", "FileRef", "Finding", "Hypothesis", "Interval", "KernelCandidate", "KernelTarget", "Locus",
-    "LocusKind", "Outcome", "Plan", "Prediction", "Question", "Record", "RoleEdit", "Rung", "Scalar", "StackEdit",
-    "StackTarget", "Step", "Target", "Text", "Verdict", "digest",
+    "LocusKind", "Outcome", "Plan", "Prediction", "Question", "Record", "RoleEdit", "Rung", "Scalar", "ServiceGain",
+    "StackEdit", "StackTarget", "Step", "Target", "Text", "Verdict", "digest",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """An experiment in words: for the terminal, and as the markdown and the table that the Prefect UI shows."""
 
 from tasks.hypothesis import TIMED
+from tasks.prediction_table import prediction_lines
 from tasks.records import Evidence, Experiment, Finding, Interval, Plan
 
 Row = dict[str, str]
@@ -58,6 +59,7 @@ def verdict_text(experiment: Experiment) -> str:
         lines.append(f"  criterion: {rule.key} = {rule.value} in {rule.file} (digest {rule.digest[:12]})")
     lines += [f"  measured on: {where}" for where in measured_on(experiment)]
     lines += [f"  interval: {interval_text(interval)}" for interval in verdict.intervals]
+    lines += [f"  {line}" for line in prediction_lines(experiment)]
     for finding in verdict.findings:
         lines.append(
             f"  {finding.status}: {finding.locus.kind} `{finding.locus.name}`, {finding.observable}: {change(finding)}"
@@ -89,6 +91,8 @@ def summary(experiment: Experiment) -> str:
         lines.append(f"| {step.rung} | {step.purpose} | {ended.replace('|', '/')} | {wall} |")
     if verdict and verdict.intervals:
         lines += ["", *(f"- {interval_text(interval)}" for interval in verdict.intervals)]
+    predicted = prediction_lines(experiment)
+    lines += ["", "```", *predicted, "```"] if predicted else []
     if verdict and verdict.not_run:
         lines += ["", *(f"- {what}: not run ({why})" for what, why in _grouped(verdict.not_run).items())]
     return "\n".join(lines)

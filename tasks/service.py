@@ -2,6 +2,8 @@
 
 Order: both servers start together; the edit must be in force and be all that differs; both must compute the same; then
 warm-up, and pairs of blocks whose order is drawn at random. Intervals and opinions are made elsewhere, from the blocks.
+Where the candidate is other code in the same stack, it must be what runs, and its share of the incumbent's time is measured
+first: with the kernel's gain by itself that predicts what the traffic will show.
 """
 
 import logging
@@ -20,13 +22,16 @@ from serving.launch import Server, check_answering, running_together
 from serving.readiness import EngineEnded
 from serving.scenario import Scenario
 from serving.traffic import send
+from serving.witness import check_weights
 from tasks.noise import Noise
-from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, digest
+from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
 from tasks.service_arms import Arms, arms_of, prove
 from tasks.service_blocks import Run, send_block
+from tasks.service_code import Code, prove_code
 from tasks.service_environment import environment, evaluator_digest
 from tasks.service_noise import measure_noise
 from tasks.service_quality import compare_quality
+from tasks.service_share import measure_share, predicted_gain
 
 log = logging.getLogger(__name__)
 
@@ -48,15 +53,21 @@ class Observed:
     facts: Mapping[str, str] = field(default_factory=dict)
     fault: str | None = None
     noise: Noise | None = None
+    predicted: ServiceGain | None = None
 
 
 def measure_service(
-    hypothesis: Hypothesis, enough: Enough | None = None, recall: Recall | None = None, confirms: str | None = None
+    hypothesis: Hypothesis,
+    enough: Enough | None = None,
+    recall: Recall | None = None,
+    confirms: str | None = None,
+    code: Code | None = None,
 ) -> Evidence:
     """Runs the comparison. `enough` sees all blocks after each pair and may end the traffic early.
 
     `recall` finds the noise that an earlier A/A run measured under the same facts; without one it is measured first.
     `confirms`: the evidence whose win is shown again; the run then has requests and an order of its own.
+    `code`: what the candidate runs in the stack as it is, where the change is no edit of the stack.
 
     A candidate that does not start, or dies of its own under traffic, is evidence with a `candidate_fault`; one that
     computes something else is evidence with its drift and no timings. Raises BadInput for files or an edit that cannot
@@ -71,8 +82,9 @@ def measure_service(
     specs = {str(Arm.INCUMBENT): arms.incumbent, str(Arm.CANDIDATE): arms.candidate}
     try:
         together = running_together if "server" in arms.incumbent.roles else deployed_together
-        with together(specs, run_dir) as servers:
-            _compare(arms, servers, random.Random(f"{hypothesis.id}:{confirms}"), observed, enough, recall)
+        laid = {str(Arm.CANDIDATE): code.overlay} if code is not None else {}
+        with together(specs, run_dir, laid) as servers:
+            _compare(arms, servers, random.Random(f"{hypothesis.id}:{confirms}"), observed, enough, recall, code)
     except EngineEnded as ended:
         if ended.server != Arm.CANDIDATE or not ended.refused:
             raise
@@ -95,10 +107,13 @@ def _compare(
     observed: Observed,
     enough: Enough | None,
     recall: Recall | None,
+    code: Code | None,
 ) -> None:
     """Raises EngineEnded when a fault turns out to be the end of the candidate's server."""
     try:
         check_answering(servers.values())
+        for server in servers.values():
+            check_weights(server.name, server.witness, several_roles=len(server.parts) > 1)
         resolved = {arm: {part.role: resolved_by(part) for part in servers[arm].parts} for arm in Arm}
         served, ours = servers[Arm.INCUMBENT].checkpoint.digest, resolved[Arm.INCUMBENT]
         observed.facts = environment(arms.incumbent, arms.scenario, served, ours.get("server") or ours["prefill"])
@@ -109,8 +124,13 @@ def _compare(
             return
         quality = compare_quality(observed.scenario, servers)
         observed.blocks += quality.blocks
+        if code is not None:
+            observed.engagement += prove_code(code, servers, observed.run.folder / "code.json")
         if quality.same:
             _warm_up(observed.scenario, servers)
+            if code is not None:
+                observed.blocks += measure_share(observed.scenario, servers[Arm.INCUMBENT], observed.run)
+                observed.predicted = predicted_gain(code, observed.scenario, observed.blocks, observed.run)
             known = recall(observed.facts) if recall is not None else None
             observed.noise = known or measure_noise(
                 observed.scenario, servers[Arm.INCUMBENT], rng, observed.run, observed.facts
@@ -169,6 +189,7 @@ def _evidence(hypothesis: Hypothesis, arms: Arms, observed: Observed, confirms: 
             "wall_s": observed.run.elapsed_s,
             "candidate_fault": observed.fault,
             "noise": observed.noise,
+            "predicted": observed.predicted,
             "confirms": confirms,
         }
     )

@@ -1,4 +1,4 @@
-"""The two arms of a stack edit: made from the hypothesis, checked before the run, and told apart while they run."""
+"""The two arms of a service run: made from the hypothesis, checked before the run, and told apart while they run."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from serving.roles import Role
 from serving.scenario import Scenario, load_scenario
 from serving.stack import StackSpec, apply_edit, load_stack
 from tasks.artifacts import keep_json
-from tasks.records import Arm, Build, Engagement, Environment, Hypothesis, RoleEdit, StackEdit, StackTarget
+from tasks.records import Arm, Build, Engagement, Environment, Hypothesis, RoleEdit, StackEdit
 
 # What the servers of one deployment say that they work with, by role.
 Resolved = Mapping[Role, Mapping[str, object]]
@@ -24,7 +24,7 @@ Resolved = Mapping[Role, Mapping[str, object]]
 
 @dataclass(frozen=True)
 class Arms:
-    """`edit`: by role of the stack."""
+    """`edit`: by role of the stack; empty where the arms are one stack, and the candidate runs other code in it."""
 
     edit: Mapping[Role, RoleEdit]
     incumbent: StackSpec
@@ -44,8 +44,8 @@ def arms_of(hypothesis: Hypothesis) -> Arms:
     """Reads the files of the hypothesis. Raises BadInput if they or the edit do not fit, or the stack has changed."""
     stack, edit, scenario = _asked(hypothesis)
     _must_be_ours(stack)
-    candidate = apply_edit(stack, edit.roles).beside()
-    return Arms({role: edit.roles[role] for role in stack.roles if role in edit.roles}, stack, candidate, scenario)
+    candidate = apply_edit(stack, edit).beside()
+    return Arms({role: edit[role] for role in stack.roles if role in edit}, stack, candidate, scenario)
 
 
 def _must_be_ours(stack: StackSpec) -> None:
@@ -57,22 +57,22 @@ def _must_be_ours(stack: StackSpec) -> None:
         )
 
 
-def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, StackEdit, Scenario]:
-    target, edit = hypothesis.target, hypothesis.change
-    if not isinstance(edit, StackEdit) or not isinstance(target, StackTarget):
-        raise BadInput(f"`change.kind` is `{edit.kind}`", "the service rung tests a `stack_edit` of a stack")
+def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, Mapping[str, RoleEdit], Scenario]:
+    target, change = hypothesis.deployed, hypothesis.change
+    if target is None:
+        raise BadInput("the hypothesis names no stack", "give its target a `stack` and a `scenario`")
     stack = load_stack(located(target.stack))
     if stack.digest != target.incumbent_digest:
         raise BadInput(
             f"`{target.stack}` is no longer the stack that this hypothesis is about",
             "load the hypothesis again, so that it takes the stack as it is now",
         )
-    return stack, edit, load_scenario(located(target.scenario))
+    return stack, change.roles if isinstance(change, StackEdit) else {}, load_scenario(located(target.scenario))
 
 
 def check_edit(hypothesis: Hypothesis) -> None:
-    """Raises BadInput for a stack or an edit with an option or value that SGLang would not take; other kinds pass."""
-    if isinstance(hypothesis.change, StackEdit):
+    """Raises BadInput for a stack or an edit with an option or value that SGLang would not take; others pass."""
+    if hypothesis.deployed is not None:
         arms = arms_of(hypothesis)
         check_arguments(arms.incumbent)
         check_arguments(arms.candidate)
@@ -84,9 +84,9 @@ def build_stack(hypothesis: Hypothesis) -> Build:
     Raises BadInput for files that do not fit, Broken without an engine.
     """
     began = time.monotonic()
-    incumbent, edit, _ = _asked(hypothesis)
+    incumbent, _, _ = _asked(hypothesis)
     check_arguments(incumbent)
-    made: StackEdit | StackSpec = edit
+    made: StackSpec | None = None
     try:
         arms = arms_of(hypothesis)
         made = arms.candidate
@@ -94,7 +94,7 @@ def build_stack(hypothesis: Hypothesis) -> Build:
         failure = _changes_nothing(arms)
     except BadInput as refused:
         failure = refused.message
-    kept = keep_json(made.model_dump(mode="json"))
+    kept = keep_json((made or hypothesis.change).model_dump(mode="json"))
     return Build(
         hypothesis_id=hypothesis.id,
         artifact=kept.path,

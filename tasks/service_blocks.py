@@ -20,6 +20,7 @@ from serving.roles_seen import look_again, look_at, rates, texts, uses, window
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send
+from serving.witness import Calls
 from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     devices = devices_of([resolved_by(part) for part in server.parts if part.role != "router"])
     psutil.cpu_percent()
     started_s = run.elapsed_s
+    counted = server.witness.calls()
     before = look_at(server)
     batch = send(server.base_url, scenario.traffic, number)
     machine = Measured(psutil.cpu_percent())
@@ -56,6 +58,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     seen = summarise_batch(batch, scenario.objectives, devices)
     whole = {**seen, **_layers(window(server, before, after), batch.records, seen)}
     whole |= {**rates(server, after, seen), "machine_cpu_pct": machine}
+    whole |= summarise_calls(counted, server.witness.calls(), batch.wall_s)
     found = _blocks(whole, arm, scenario.name, order, started_s)
     for part in sorted({record.class_name for record in batch.records}):
         values = summarise([record for record in batch.records if record.class_name == part])
@@ -77,6 +80,19 @@ def _layers(window: Window, records: tuple[RequestRecord, ...], seen: Mapping[st
     assert span.after is not None
     doubt = disagreement(span.before, span.after, records)
     return found if doubt is None else {name: Measured(None, doubt) for name in found}
+
+
+def summarise_calls(before: Mapping[str, Calls], after: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:
+    """Calls of the functions that are counted, their mean time and their share of the block; nothing without any."""
+    if not after:
+        return {}
+    calls = sum(after[name].calls - before[name].calls for name in after)
+    ns = sum(after[name].ns - before[name].ns for name in after)
+    return {
+        "code_calls": Measured(float(calls)),
+        "code_us": Measured(ns / calls / 1e3) if calls else Measured(None, "none was called"),
+        "code_share_pct": Measured(100 * ns / 1e9 / wall_s),
+    }
 
 
 def _blocks(

@@ -20,8 +20,9 @@ from tasks.build import build_kernel
 from tasks.cpu_bench import measure_cpu_bench
 from tasks.cpu_numerics import measure_cpu_numerics
 from tasks.criteria import Criteria, load_criteria
-from tasks.decide import broken, decide
+from tasks.decide import broken, decide, judge
 from tasks.history import keep_noise, recall_noise
+from tasks.judge_microbench import MIX
 from tasks.judge_microbench import is_decided as faster_decided
 from tasks.judge_service import is_decided
 from tasks.ledger import Ledger
@@ -31,19 +32,20 @@ from tasks.plan import stage_steps
 from tasks.problem import Problem, load_problem, problem_of
 from tasks.records import (
     Build,
+    CodePatch,
     Environment,
     Evidence,
     Experiment,
+    Interval,
     KernelCandidate,
     KernelTarget,
     Record,
     Rung,
-    StackEdit,
-    StackTarget,
     digest,
 )
 from tasks.service import measure_service
 from tasks.service_arms import build_stack
+from tasks.service_code import Code, build_patch, overlay_of
 from tasks.static import measure_static
 
 log = logging.getLogger(__name__)
@@ -81,7 +83,7 @@ def run_stage(name: str, experiment: Experiment, ledger_url: str, pool: str | No
             since = time.monotonic()
             keep_noise(ledger, experiment.attempt, record)
             experiment = experiment.with_record(record)
-            verdict = decide(experiment, criteria_of(experiment))
+            verdict = decide(experiment, rules_of(experiment))
             if verdict is not None:
                 store(verdict)
                 return experiment.with_record(verdict)
@@ -110,11 +112,13 @@ def work_of(stage: str, experiment: Experiment, pool: str | None = None) -> tupl
 
 
 def build(experiment: Experiment, ledger: Ledger) -> Build:
-    """Compile a kernel candidate, or resolve the edited stack."""
+    """Compile a kernel candidate, patch a package, or resolve the edited stack."""
     asked = experiment.hypothesis
     match asked.target, asked.change:
         case KernelTarget() as target, KernelCandidate() as candidate:
             return build_kernel(problem_of(target), candidate, asked.id)
+        case _, CodePatch() as patch:
+            return build_patch(asked, patch)
         case _:
             return build_stack(asked)
 
@@ -151,16 +155,28 @@ def microbench(experiment: Experiment, ledger: Ledger) -> Evidence:
 
 def service(experiment: Experiment, ledger: Ledger) -> Evidence:
     """The traffic ends as soon as the pairs so far force a verdict, or the budget of the plan is spent."""
-    if not isinstance(experiment.hypothesis.change, StackEdit):
-        return _not_built(experiment, Rung.SERVICE, "only a stack edit can be deployed yet")
-    criteria, won = criteria_of(experiment), experiment.of(Rung.SERVICE)
+    asked, built = experiment.hypothesis, experiment.build
+    if asked.deployed is None or built is None:
+        return _not_built(experiment, Rung.SERVICE, "the hypothesis names no stack and traffic to try the kernel in")
+    criteria, won = rules_of(experiment)[Rung.SERVICE], experiment.of(Rung.SERVICE)
+    overlay = overlay_of(asked, built)
     deadline = _deadline(experiment)
     return measure_service(
-        experiment.hypothesis,
+        asked,
+        code=None if overlay is None else Code(overlay, alone(experiment)),
         confirms=won.id if won else None,
         enough=lambda blocks, noise: time.monotonic() > deadline or is_decided(blocks, criteria, noise),
         recall=lambda facts: recall_noise(ledger, Rung.SERVICE, str(criteria.cite("name").value), facts),
     )
+
+
+def alone(experiment: Experiment) -> Interval | None:
+    """The gain of a kernel by itself, at the shape that it has in the service or else in the production mix."""
+    target, timed = experiment.hypothesis.target, experiment.of(Rung.MICROBENCH)
+    if not isinstance(target, KernelTarget) or timed is None:
+        return None
+    found = judge(timed, rules_of(experiment)[Rung.MICROBENCH]).intervals
+    return next((interval for interval in found if interval.workload == (target.timing or MIX)), None)
 
 
 def _deadline(experiment: Experiment) -> float:
@@ -186,13 +202,13 @@ MEASURES: dict[Rung, Work] = {
 }
 
 
-def criteria_of(experiment: Experiment) -> Criteria[BaseModel]:
-    """The criteria that people wrote for the target of this experiment."""
-    match experiment.hypothesis.target:
-        case KernelTarget(problem=name):
-            return load_problem(name).criteria
-        case StackTarget(scenario=path):
-            return load_criteria(located(path), Scenario)
+def rules_of(experiment: Experiment) -> dict[Rung, Criteria[BaseModel]]:
+    """The criteria that people wrote for the target of this experiment, by rung: a scenario judges what a service does."""
+    target, deployed = experiment.hypothesis.target, experiment.hypothesis.deployed
+    scenario: Criteria[BaseModel] | None = load_criteria(located(deployed.scenario), Scenario) if deployed else None
+    problem = load_problem(target.problem).criteria if isinstance(target, KernelTarget) else None
+    first, last = problem or scenario, scenario or problem
+    return {rung: found for rung in Rung if (found := last if rung is Rung.SERVICE else first) is not None}
 
 
 def _kernel(experiment: Experiment) -> tuple[Problem, KernelCandidate, Build]:

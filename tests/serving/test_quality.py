@@ -22,7 +22,8 @@ def test_the_guard_compares_token_ids_and_never_text(monkeypatch: pytest.MonkeyP
             ids = self.body["input_ids"]
             assert isinstance(ids, list)
             logprobs = [[None, 0, None], *([-1.0, token, None] for token in ids[1:])]
-            return {"output_ids": [5, 6], "text": "not looked at", "meta_info": {"input_token_logprobs": logprobs}}
+            told = {"input_token_logprobs": logprobs, "output_token_logprobs": logprobs[-2:]}
+            return {"output_ids": [5, 6], "text": "not looked at", "meta_info": told}
 
     def post(url: str, *, json: dict[str, object], **_: object) -> Answer:
         bodies.append(json)
@@ -32,10 +33,22 @@ def test_the_guard_compares_token_ids_and_never_text(monkeypatch: pytest.MonkeyP
     guard = Guard(prompt_tokens=(4,), greedy_tokens=2, greatest_logprob_drift=0.1)
     (found,) = quality.probe("http://a", "http://b", guard, Span(low=10, high=20), seed=1)
     assert all("text" not in body for body in bodies)
-    forced = [body["input_ids"] for body in bodies if body.get("return_logprob")]
+    forced = [body["input_ids"] for body in bodies if "logprob_start_len" in body]
     assert len(forced) == 3
     assert all(ids == forced[0] and ids[-2:] == [5, 6] for ids in forced)  # type: ignore[index]
     assert (found.floor, found.drift, found.greedy_mismatches) == (0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "logprobs", "largest"),
+    [((1, 2, 3), (-1.0, -1.0, -1.0), 0.0), ((1, 9, 9), (-1.0, -1.5, -9.0), 0.5), ((9, 2, 3), (None, -1.0, -1.0), None)],
+)
+def test_decode_steps_are_compared_up_to_the_first_with_another_token(
+    tokens: tuple[int, ...], logprobs: tuple[float | None, ...], largest: float | None
+) -> None:
+    """A kernel that only decode calls would otherwise compute anything without being seen."""
+    ours = quality.Decoded((1, 2, 3), (-1.0, -1.0, -1.0))
+    assert quality.decode_difference(ours, quality.Decoded(tokens, logprobs)) == largest
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""What engine processes tell of themselves (serving/watch), read by whoever started them."""
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from serving.engine_env import CPU_STAND_INS
+from serving.errors import Broken
+from serving.overlay import Overlay, lay
+
+WATCH = Path(__file__).resolve().parent / "watch"
+NOTHING = Overlay({})
+SHOWN = 4  # names of a long list
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class File(_Told):
+    """The file that a module was made from, as its process read it."""
+
+    path: str
+    sha256: str
+
+
+class Account(_Told):
+    """Of one model: keys of the checkpoint that went nowhere, parameters that nothing was written to."""
+
+    unused: tuple[str, ...]
+    unfilled: tuple[str, ...]
+
+
+class Report(_Told):
+    """Of one process. `uncounted`: functions whose calls cannot be counted, and why."""
+
+    pid: int
+    modules: dict[str, File]
+    counted: tuple[str, ...]
+    uncounted: dict[str, str]
+    weights: tuple[Account, ...] | None
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Of one function, summed over the processes of a server, since it started."""
+
+    calls: int
+    ns: int
+
+
+@dataclass(frozen=True)
+class Witness:
+    """`folder` is the one that a server's processes report into; `functions` are those whose calls are counted there."""
+
+    folder: Path
+    functions: tuple[str, ...]
+
+    def reports(self) -> list[Report]:
+        """One for each process that had something to tell. Raises Broken for what is no report."""
+        try:
+            return [Report.model_validate_json(path.read_bytes()) for path in sorted(self.folder.glob("*.json"))]
+        except (OSError, ValidationError) as error:
+            raise Broken(
+                f"an engine process left no readable report in `{self.folder}`: {error}", "run it again"
+            ) from error
+
+    def calls(self) -> dict[str, Calls]:
+        """Every function that is counted; 0 where it was never called or never there."""
+        totals = [[0, 0] for _ in self.functions]
+        for file in self.folder.glob("*.counts"):
+            values = struct.unpack(f"={2 * len(self.functions)}q", file.read_bytes())
+            for total, calls, ns in zip(totals, values[::2], values[1::2], strict=True):
+                total[0] += calls
+                total[1] += ns
+        return {name: Calls(*total) for name, total in zip(self.functions, totals, strict=True)}
+
+    def modules(self) -> dict[str, set[str]]:
+        """Digests of each watched module that some process imported."""
+        found: dict[str, set[str]] = {}
+        for report in self.reports():
+            for name, file in report.modules.items():
+                found.setdefault(name, set()).add(file.sha256)
+        return found
+
+
+def watched(folder: Path, device: str, watching: Overlay, overlay: Overlay | None) -> tuple[Witness, dict[str, str]]:
+    """Where a server will report, and the variables that its processes need for it and for their overlay.
+
+    `watching` says what is looked at: the same in both arms of a comparison. `overlay`: what this arm runs; None for nothing.
+    """
+    reports = folder / "reports"
+    reports.mkdir(parents=True)
+    path = [str(WATCH)]
+    if overlay is not None:
+        lay(overlay, folder / "overlay")
+        path.append(str(folder / "overlay"))
+    asked = {
+        "reports": str(reports),
+        "modules": watching.modules,
+        "functions": watching.counted,
+        "install": overlay.install if overlay is not None else None,
+    }
+    (folder / "watch.json").write_text(json.dumps(asked), encoding="utf-8")
+    variables = {
+        "INFRA_AGENT_WATCH": str(folder / "watch.json"),
+        "PYTHONPATH": ":".join([*path, *([str(CPU_STAND_INS)] if device == "cpu" else [])]),
+        # The watching code lies in this repository, linked packages in the engine: neither gets compiled files from here.
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return Witness(reports, watching.counted), variables
+
+
+def check_weights(name: str, witness: Witness, several_roles: bool = False) -> None:
+    """Raises Broken, naming them, for keys of the checkpoint that were not used and parameters that were not filled.
+
+    `several_roles`: each process takes its own part of the checkpoint, so that a key is used when one of them uses it.
+    """
+    accounts = [account for report in witness.reports() for account in report.weights or ()]
+    hint = "SGLang serves such a model without a word; correct the checkpoint or its config.json"
+    if not accounts:
+        raise Broken(f"`{name}` gave no account of its weights", "its loader is not one that serving/watch knows")
+    for account in accounts:
+        if account.unfilled:
+            raise Broken(f"`{name}` serves parameters that nothing was loaded into: {_some(account.unfilled)}", hint)
+    unused = [set(account.unused) for account in accounts]
+    left = set.intersection(*unused) if several_roles else set().union(*unused)
+    if left:
+        raise Broken(f"`{name}` made no use of weights in the checkpoint: {_some(tuple(sorted(left)))}", hint)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"`{name}`" for name in names[:SHOWN]) + more

@@ -1,0 +1,215 @@
+"""Code that is tried in the service: the overlay that a patch or a kernel becomes, and the proof that it is what ran.
+
+A kernel reaches the engine by its problem's `splice`. A template that is a `.patch` is applied to the package, with the
+kernel laid beside the patched file under the name that stands for `{module}`; one that is a `.py` is called after the
+import of the module that holds the replaced name.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import psutil
+
+from serving.documents import read_text
+from serving.engine_env import engine, version_in_engine
+from serving.errors import Broken
+from serving.launch import Server
+from serving.overlay import Overlay, module_of, patched_files
+from serving.patch import PatchFault
+from serving.witness import Report
+from tasks.artifacts import keep_json
+from tasks.cpu_build import built_cpu_arms
+from tasks.definition import Splice
+from tasks.native import NativeSource
+from tasks.problem import Problem, problem_of
+from tasks.records import (
+    Arm,
+    Build,
+    CodePatch,
+    Engagement,
+    Environment,
+    Hypothesis,
+    Interval,
+    KernelCandidate,
+    KernelTarget,
+    digest,
+)
+
+ABSENT = "not imported"
+WINNER = "infra_agent_candidate"  # what stands for `{module}` in a patch template
+
+
+@dataclass(frozen=True)
+class Code:
+    """`alone`: the change of a kernel's time that the microbench measured, where there is one."""
+
+    overlay: Overlay
+    alone: Interval | None = None
+
+
+def build_patch(hypothesis: Hypothesis, patch: CodePatch) -> Build:
+    """The patched files, kept by content. A patch that does not fit the engine's package is a `failure`."""
+    began, failure = time.monotonic(), None
+    try:
+        told: object = patch_overlay(patch).digests
+    except PatchFault as fault:
+        told, failure = patch.model_dump(mode="json"), str(fault)
+    kept = keep_json(told)
+    return Build(
+        hypothesis_id=hypothesis.id,
+        artifact=kept.path,
+        artifact_digest=None if failure else kept.sha256,
+        log="",
+        environment=Environment(facts=dict(engine().versions)),
+        wall_s=time.monotonic() - began,
+        failure=failure,
+    )
+
+
+def patch_overlay(patch: CodePatch) -> Overlay:
+    """Raises PatchFault for a patch that does not fit the installed package."""
+    found = patched_files(patch.package, patch.version, patch.diff)
+    return Overlay(
+        files={path: content for path, (content, _) in found.items()},
+        counted=tuple(function for _, functions in found.values() for function in functions),
+    )
+
+
+def overlay_of(hypothesis: Hypothesis, build: Build) -> Overlay | None:
+    """What the candidate runs beside the stack as it is; None for an edit of the stack.
+
+    Raises Broken where it is not what was built.
+    """
+    match hypothesis.target, hypothesis.change:
+        case KernelTarget() as target, KernelCandidate() as candidate:
+            return kernel_overlay(problem_of(target), candidate, build)
+        case _, CodePatch() as patch:
+            try:
+                overlay = patch_overlay(patch)
+            except PatchFault as fault:
+                raise Broken(f"the engine is another than the one of the build: {fault}", "run it again") from fault
+            if keep_json(overlay.digests).sha256 != build.artifact_digest:
+                raise Broken("the patched files are others than those of the build", "run it again")
+            return overlay
+        case _:
+            return None
+
+
+def kernel_overlay(problem: Problem, candidate: KernelCandidate, build: Build) -> Overlay:
+    """The kernel as it was built, with the template that puts it in the place of the engine's. Raises Broken."""
+    splice = problem.definition.splice
+    if splice is None or splice.patch is None:
+        raise Broken(
+            f"`{problem.name}` does not say how a kernel reaches the engine", "its definition needs a `splice`"
+        )
+    installed = version_in_engine(splice.package)
+    if installed != splice.version:
+        raise Broken(
+            f"`{problem.name}` is spliced into {splice.package} `{splice.version}`, the engine has `{installed}`",
+            "port the splice, or make the engine environment again",
+        )
+    if problem.definition.runs_on == "cpu":
+        made = built_cpu_arms(problem, candidate, build, (Arm.CANDIDATE,))[Arm.CANDIDATE]
+    else:
+        made = NativeSource(source=candidate.source, launch=dict(candidate.launch))
+    return spliced(splice, splice.patch, problem.folder, made)
+
+
+def spliced(splice: Splice, template: str, folder: Path, made: NativeSource) -> Overlay:
+    """`template`: a file of the problem's `folder`. The function that it replaces is the one that is counted."""
+    module, _, name = splice.replaces.rpartition(".")
+    source = made.source
+    if made.launch:
+        source += f"\n\nfrom functools import partial as _partial\n\nrun = _partial(run, **{made.launch!r})\n"
+    text = read_text(folder / template)
+    if template.endswith(".py"):
+        files = {"splice.py": text.encode(), **_beside("candidate", source, made.library)}
+        return Overlay(files, install=module, counted=(f"{module}:{name}",))
+    try:
+        found = patched_files(splice.package, splice.version, text.replace("{module}", WINNER))
+    except PatchFault as fault:
+        raise Broken(f"`{template}` does not fit: {fault}", "correct the template of the problem") from fault
+    patched = {path: content for path, (content, _) in found.items()}
+    beside = str(PurePosixPath(next(iter(patched))).parent / WINNER)
+    touched = tuple(function for _, functions in found.values() for function in functions)
+    return Overlay({**patched, **_beside(beside, source, made.library)}, counted=touched)
+
+
+def _beside(stem: str, source: str, library: bytes | None) -> dict[str, bytes]:
+    return {f"{stem}.py": source.encode(), **({f"{stem}.cpp.so": library} if library is not None else {})}
+
+
+def prove_code(code: Code, servers: Mapping[str, Server], report: Path) -> tuple[Engagement, ...]:
+    """That the candidate's processes run every file of the overlay and call what it changes, and the incumbent's do not.
+
+    To be asked after both have generated tokens. All that was told goes to `report`. Raises Broken without that proof.
+    """
+    told = {arm: servers[arm].witness.reports() for arm in Arm}
+    calls = {arm: servers[arm].witness.calls() for arm in Arm}
+    report.write_text(
+        json.dumps(
+            {
+                "files": code.overlay.digests,
+                "reports": {arm: [one.model_dump(mode="json") for one in told[arm]] for arm in Arm},
+                "calls": {arm: {name: [c.calls, c.ns] for name, c in calls[arm].items()} for arm in Arm},
+            },
+            sort_keys=True,
+        ),
+        encoding="utf-8",
+    )
+    proofs = [*_files(code.overlay, servers), *_calls(code.overlay, servers, told[Arm.CANDIDATE])]
+    for proof in proofs:
+        if not proof.proved:
+            raise Broken(
+                f"no proof that the {proof.arm} is what ran: `{proof.what}` should be `{proof.expected}`, is `{proof.seen}`",
+                f"see {report}: the code was laid over the package, and this traffic does not reach it",
+            )
+    return tuple(proofs)
+
+
+def _files(overlay: Overlay, servers: Mapping[str, Server]) -> list[Engagement]:
+    """Python files as the processes read them, libraries as they have them mapped; none of them in the incumbent."""
+    found = []
+    seen = {arm: servers[arm].witness.modules() for arm in Arm}
+    for path, expected in overlay.digests.items():
+        if path.endswith(".py"):
+            digests = {arm: " and ".join(sorted(seen[arm].get(module_of(path), ()))) or ABSENT for arm in Arm}
+        else:
+            digests = {arm: _mapped(servers[arm], path) for arm in Arm}
+        ours = digests[Arm.INCUMBENT]
+        what = f"server.code.{path}"
+        found.append(Engagement(arm=Arm.CANDIDATE, what=what, expected=expected, seen=digests[Arm.CANDIDATE]))
+        without = ours if ours != expected else "the installed file"
+        found.append(Engagement(arm=Arm.INCUMBENT, what=what, expected=without, seen=ours))
+    return found
+
+
+def _mapped(server: Server, path: str) -> str:
+    """sha256 of the file of this name that a process of the server has in its memory map."""
+    for process in server.process.alive():
+        try:
+            maps = [Path(region.path) for region in process.memory_maps()]
+        except psutil.Error:  # it has ended, or is another user's: then it proves nothing
+            continue
+        found = next((file for file in maps if file.as_posix().endswith(f"/overlay/{path}")), None)
+        if found is not None:
+            return digest(found.read_bytes())
+    return ABSENT
+
+
+def _calls(overlay: Overlay, servers: Mapping[str, Server], told: list[Report]) -> list[Engagement]:
+    """Each changed function was called in the candidate; one that cannot be counted proves nothing."""
+    uncounted = {name: why for report in told for name, why in report.uncounted.items()}
+    called = servers[Arm.CANDIDATE].witness.calls()
+    return [
+        Engagement(
+            arm=Arm.CANDIDATE,
+            what=f"server.calls.{name}",
+            expected="called",
+            seen="called" if called[name].calls else uncounted.get(name, "never called"),
+        )
+        for name in overlay.counted
+    ]
