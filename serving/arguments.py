@@ -85,10 +85,13 @@ def argument_faults(spec: StackSpec) -> Iterator[Fault]:
 
 
 def _contradictions(spec: StackSpec, role: Role) -> Iterator[Fault]:
-    for name, (derived, own) in contradictions(spec, role).items():
+    spellings = {} if role == "router" else aliases()
+    for written, (name, derived, own) in contradictions(spec, role, spellings).items():
         fact = FIELDS[name].format(role=role)
         message = f"`{json.dumps(own)}` contradicts `{json.dumps(derived)}`, which follows from `{fact}`"
-        yield error(f"roles.{role}.arguments.{name}", message, f"state it once: take it away here or change `{fact}`")
+        yield error(
+            f"roles.{role}.arguments.{written}", message, f"state it once: take it away here or change `{fact}`"
+        )
 
 
 def _unknown_to_sglang(spec: StackSpec, role: Role) -> Iterator[Fault]:

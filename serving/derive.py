@@ -157,14 +157,20 @@ def _is_derived(spec: "StackSpec", role: Role, name: str) -> bool:
     return name in derived_arguments(spec, role) or name in derived_environment(spec, role)
 
 
-def contradictions(spec: "StackSpec", role: Role) -> dict[str, tuple[Value, Value]]:
-    """Options of a role whose stated value is not the derived one: name to (derived, stated)."""
-    derived, stated = derived_arguments(spec, role), spec.roles[role].arguments
-    return {
-        name: (value, own)
-        for name, value in derived.items()
-        if (own := stated.get(name)) is not None and own != value and str(own) != str(value)
-    }
+def contradictions(
+    spec: "StackSpec", role: Role, aliases: Mapping[str, str] | None = None
+) -> dict[str, tuple[str, Value, Value]]:
+    """Options of a role whose stated value is not the derived one: as written, to (name, derived, stated).
+
+    `aliases`: other spellings of options.
+    """
+    derived, found = derived_arguments(spec, role), {}
+    for written, own in spec.roles[role].arguments.items():
+        name = (aliases or {}).get(written, written)
+        value = derived.get(name)
+        if value is not None and own is not None and str(own) != str(value):
+            found[written] = (name, value, own)
+    return found
 
 
 def _disaggregation(spec: "StackSpec", role: Role, part: RoleSpec, replica: int) -> dict[str, Value | None]:

@@ -1,5 +1,6 @@
 """The command: exit status by contract, and messages that help."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from examples import experiment
 
 from flows import cli
 from serving.errors import BadInput, Broken
+from serving.faults import error, warning
 from serving.home import REPOSITORY
 from tasks.decide import broken
 from tasks.ledger import Ledger
@@ -263,3 +265,29 @@ def test_doctor_lists_every_rung_and_ends_well(
         assert rung in out
     assert "no  engine environment" in out
     assert "hint: run `make engine`" in out
+
+
+def test_a_stack_with_errors_ends_with_2_and_its_faults_as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        "serving.validate.faults_of_file",
+        lambda _: [error("roles.server.port", "is taken", "give another"), warning("model", "is new", "look")],
+    )
+    written_to = tmp_path / "faults.json"
+    code, out, _ = run(capsys, monkeypatch, "stack", "validate", "s.yaml", "--json", str(written_to))
+    assert code == 2
+    assert "error: `roles.server.port`: is taken" in out
+    assert "1 error, 1 warning" in out
+    assert [fault["field"] for fault in json.loads(written_to.read_text())["faults"]] == ["roles.server.port", "model"]
+    monkeypatch.setattr("serving.validate.faults_of_file", lambda _: [warning("model", "is new", "look")])
+    assert run(capsys, monkeypatch, "stack", "validate", "s.yaml")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["validate", "import"])
+def test_a_missing_stack_or_recipe_is_bad_input(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = run(capsys, monkeypatch, "stack", command, "nowhere.yaml")
+    assert (code, out) == (2, "")
+    assert "error: no such file: `nowhere.yaml`" in err
