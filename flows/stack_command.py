@@ -1,4 +1,4 @@
-"""`infra-agent stack`: look at a serving stack, and read one from a recipe.
+"""`infra-agent stack`: look at a serving stack, and read one from a recipe. What runs: stack_running.py.
 
 Only click is imported here, as in cli.py: everything heavy is imported by the command that needs it.
 """
@@ -21,7 +21,7 @@ JSON = click.option("--json", "json_file", type=click.Path(path_type=Path), meta
 
 @click.group()
 def stack() -> None:
-    """Look at a serving stack before anything starts."""
+    """Look at a serving stack before anything starts, start it, look at it again, and end it."""
 
 
 @stack.command("validate")
@@ -55,7 +55,7 @@ def stack_import(file: Path, variant: str | None, out_file: Path | None, json_fi
     if out_file is not None:
         if out_file.exists():
             raise BadInput(f"`{out_file}` exists", "name a new file")
-        _write(out_file, text)
+        write_whole(out_file, text)
     else:
         click.echo(text, nl=False)
     told = {note.field for note in made.notes}
@@ -85,10 +85,12 @@ def _write_faults(json_file: Path | None, file: Path, found: Sequence["Fault"]) 
     import json
 
     if json_file is not None:
-        _write(json_file, json.dumps({"file": str(file), "faults": [fault.model_dump() for fault in found]}, indent=1))
+        write_whole(
+            json_file, json.dumps({"file": str(file), "faults": [fault.model_dump() for fault in found]}, indent=1)
+        )
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Whole or not at all. Raises BadInput where it cannot be written."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:

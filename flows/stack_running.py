@@ -1,13 +1,12 @@
 """`infra-agent stack up|status|down|reap`: stacks that outlive the command. Only click is imported here, as in cli.py."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from serving.errors import BadInput
+from flows.stack_command import write_whole
 
 if TYPE_CHECKING:
     from serving.stack_status import StackStatus
@@ -80,7 +79,7 @@ def _show(found: Sequence["StackStatus"], json_file: Path | None) -> None:
     if json_file is not None:
         import json
 
-        _write(json_file, json.dumps([status.model_dump(mode="json") for status in found], indent=1))
+        write_whole(json_file, json.dumps([status.model_dump(mode="json") for status in found], indent=1))
     for status in found:
         for line in _lines(status):
             click.echo(line)
@@ -107,14 +106,3 @@ def _lines(status: "StackStatus") -> list[str]:
 
 def _loopback(address: str) -> bool:
     return address in ("::1", "::ffff:127.0.0.1") or address.startswith("127.")
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all. Raises BadInput where it cannot be written."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        scratch.write_text(text, encoding="utf-8")
-        os.replace(scratch, path)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise BadInput(f"cannot write `{path}`: {error}", "name a file in a folder that exists") from error

@@ -29,26 +29,26 @@ class Checkpoint:
     digest: str
 
 
+GLM4_MOE: dict[str, object] = {
+    "seed": 0,
+    "vocab_size": 1024,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "moe_intermediate_size": 64,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "max_position_embeddings": 8192,
+}
+
 TINY = {
-    "tiny-glm4-moe": Recipe(
-        "build_tiny_glm4_moe.py",
-        {
-            "seed": 0,
-            "vocab_size": 1024,
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 32,
-            "moe_intermediate_size": 64,
-            "n_routed_experts": 8,
-            "num_experts_per_tok": 2,
-            "n_shared_experts": 1,
-            "first_k_dense_replace": 1,
-            "max_position_embeddings": 8192,
-        },
-    ),
+    "tiny-glm4-moe": Recipe("build_tiny_glm4_moe.py", GLM4_MOE),
+    "tiny-glm4-moe-w8a8": Recipe("build_tiny_glm4_moe.py", {**GLM4_MOE, "w8a8": True}),
     "tiny-glm53": Recipe(
         "build_tiny_glm5_next.py",
         {
@@ -101,7 +101,7 @@ TINY["tiny-glm53-wide-kda"] = Recipe(
 )
 
 # What the scripts share.
-TOKENIZER = "tiny_tokenizer.py"
+SHARED = ("tiny_tokenizer.py", "tiny_w8a8.py")
 
 
 def checkpoint(model: str) -> Checkpoint:
@@ -117,7 +117,7 @@ def checkpoint(model: str) -> Checkpoint:
 
 def build(recipe: Recipe) -> Path:
     """The folder of the built checkpoint: from the store, or made in a temporary folder and renamed when whole."""
-    source = (SCRIPTS / recipe.script).read_bytes() + (SCRIPTS / TOKENIZER).read_bytes()
+    source = b"".join((SCRIPTS / name).read_bytes() for name in (recipe.script, *SHARED))
     asked = json.dumps([recipe.parameters, dict(engine().versions)], sort_keys=True)
     store = home() / "checkpoints"
     folder = store / hashlib.sha256(source + asked.encode()).hexdigest()[:24]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from serving.deployment import bring_up
 from serving.errors import BadInput, Broken
-from serving.identity import still_there
+from serving.identity import still_there, was_before_boot
 from serving.process import stop
 from serving.remains import reap
 from serving.signals import signals_held_back, terminated_as_exception
@@ -48,10 +48,9 @@ def down(name: str) -> StackRecord | None:
     Raises BadInput for one that is being started or runs on another machine, Broken when something does not end.
     """
     with _alone(name):
-        record = read(detached_file(name))
+        record = _record_of(name)
         if record is None:
             return None
-        _must_be_here(record)
         with ExitStack() as teardown:
             teardown.callback(lambda: stop([r.process() for r in record.replicas if r.role != "router"]))
             teardown.callback(lambda: stop([r.process() for r in record.replicas if r.role == "router"]))
@@ -76,10 +75,9 @@ def has_ended(replica: ReplicaRecord) -> bool:
 
 
 def _already_up(spec: StackSpec) -> StackRecord | None:
-    record = read(detached_file(spec.name))
+    record = _record_of(spec.name)
     if record is None:
         return None
-    _must_be_here(record)
     down_first = f"`infra-agent stack down {spec.name}` first"
     ended = [replica.name for replica in record.replicas if has_ended(replica)]
     if ended and not any(replica.process().alive() for replica in record.replicas):
@@ -93,13 +91,18 @@ def _already_up(spec: StackSpec) -> StackRecord | None:
     return record
 
 
-def _must_be_here(record: StackRecord) -> None:
-    if not record.is_here:
-        # After a reboot nothing of it is left; in another container it may well run.
-        raise BadInput(
-            f"stack `{record.name}` was started before the last boot of this machine, or in another container",
-            f"end it where it runs, then remove {detached_file(record.name)}",
-        )
+def _record_of(name: str) -> StackRecord | None:
+    """None when there is none that could still run. Raises BadInput for one of another machine or container."""
+    record = read(detached_file(name))
+    if record is None or record.is_here:
+        return record
+    if was_before_boot(record.machine):
+        detached_file(name).unlink(missing_ok=True)
+        return None
+    raise BadInput(
+        f"stack `{name}` was started on `{record.machine.partition('/')[0]}`, or in another container of this machine",
+        f"end it there; if it is gone, remove {detached_file(name)}",
+    )
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A process known for good: its pid together with when it started, so that nobody else is taken for it later."""
 
 import os
+import socket
 from pathlib import Path
 
 import psutil
@@ -41,6 +42,12 @@ def still_there(known: ProcessId) -> psutil.Process | None:
 
 
 def this_machine() -> str:
-    """The boot and the set of pids that a `ProcessId` makes sense in: not after a reboot, nor in another container."""
+    """HOST/BOOT/PIDS that a `ProcessId` makes sense in: not after a reboot, nor in another container, nor elsewhere."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{socket.gethostname()}/{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def was_before_boot(machine: str) -> bool:
+    """Whether it is this host as it was before it was booted last, so that none of its processes can be left."""
+    (host, boot), (our_host, our_boot) = (name.split("/")[:2] for name in (machine, this_machine()))
+    return host == our_host and boot != our_boot

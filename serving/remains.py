@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.identity import ProcessId, identity, still_there, this_machine
+from serving.identity import ProcessId, identity, still_there, this_machine, was_before_boot
 from serving.process import EngineProcess, stop
 from serving.replicas import Replica, entry_of
 from serving.stack import StackSpec
@@ -67,6 +67,8 @@ def reap() -> list[str]:
     """
     ended = []
     for file, record in records().items():
+        if record.owner is not None and was_before_boot(record.machine):
+            file.unlink(missing_ok=True)
         if record.owner is None or not record.is_here or still_there(record.owner) is not None:
             continue
         left = [replica.process() for replica in record.replicas]

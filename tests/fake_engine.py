@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -182,6 +183,7 @@ def main() -> None:
         parser.add_argument(name, type=int)
     asked, _ = parser.parse_known_args(sys.argv[1:])
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     engine = FakeEngine()
     engine.key = os.environ.get("INFRA_AGENT_ENGINE_KEY")
 

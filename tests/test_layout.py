@@ -38,7 +38,12 @@ def test_kernels_cannot_be_imported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "more"), [("cli.py", {"flows", "signal", "types"}), ("stack_command.py", {"collections", "typing"})]
+    ("file", "more"),
+    [
+        ("cli.py", {"flows", "signal", "types"}),
+        ("stack_command.py", {"collections", "typing"}),
+        ("stack_running.py", {"collections", "typing", "flows"}),
+    ],
 )
 def test_the_command_imports_nothing_heavy_before_it_knows_what_to_do(file: str, more: set[str]) -> None:
     tree = ast.parse((ROOT / "flows" / file).read_text())

@@ -47,6 +47,7 @@ AFTER_IMPORT: dict[str, tuple[Callable[[ModuleType], None], ...]] = {
     ),
     "sglang.kernels.ops.attention.fla.fused_norm_gate": (put("rms_norm_gated", "sgl_kernel.pointwise"),),
     "sglang.kernels.ops.activation.silu_and_mul_clamp": (put("silu_and_mul_clamp", "sgl_kernel.pointwise"),),
+    "sglang.srt.layers.quantization.w8a8_int8": (put("_is_cpu_arm64", "sgl_kernel.w8a8", "UNPACKED_WEIGHTS"),),
     "sglang.srt.models.deepseek_common.attention_backend_handler": (absorbed_mla,),
     "sglang.srt.disaggregation.prefill": (put("torch", "host_torch", "TORCH"),),
     "sglang.srt.disaggregation.encoder.server": (put("torch", "host_torch", "TORCH"),),

@@ -14,6 +14,7 @@ from transformers import Glm4MoeConfig, Glm4MoeForCausalLM
 
 sys.path.insert(0, str(Path(__file__).parent))  # with -P a script's folder is not on the path
 from tiny_tokenizer import tokenizer
+from tiny_w8a8 import quantise
 
 SPECIAL = ["<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"]
 CHAT_TEMPLATE = (
@@ -26,7 +27,7 @@ def model(parameters: dict[str, int]) -> Glm4MoeForCausalLM:
     """Weights are normal(0, 0.05) in bfloat16; norms and biases keep what transformers gives them."""
     torch.manual_seed(parameters["seed"])
     config = Glm4MoeConfig(
-        **{k: v for k, v in parameters.items() if k != "seed"},
+        **{k: v for k, v in parameters.items() if k not in ("seed", "w8a8")},
         n_group=1,
         topk_group=1,
         use_qk_norm=True,
@@ -50,3 +51,5 @@ if __name__ == "__main__":
     folder, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
     tokenizer(asked["vocab_size"], SPECIAL, CHAT_TEMPLATE).save_pretrained(folder)
     model(asked).save_pretrained(folder)
+    if asked.get("w8a8"):
+        quantise(folder)

@@ -205,3 +205,40 @@ def test_the_clamp_of_swiglu_cuts_the_gate_above_and_the_other_branch_on_both_si
     loaded(KERNELS / "pointwise.py").silu_and_mul_clamp(x, out, 10.0)
     gate, up = torch.tensor([10.0, -20.0, 1.0]).double(), torch.tensor([10.0, -10.0, 2.0]).double()
     torch.testing.assert_close(out[0].double(), gate / (1 + torch.exp(-gate)) * up, atol=1e-6, rtol=1e-6)
+
+
+def dequantised(x: torch.Tensor) -> torch.Tensor:
+    """What symmetric codes per token are worth, in fp64."""
+    largest = x.double().abs().amax(-1, keepdim=True)
+    return (x.double() * 127 / largest).round() * largest / 127
+
+
+def int8_weights(*shape: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    codes = (random(*shape, seed=seed) * 40).round().clamp(-127, 127).to(torch.int8)
+    return codes, random(*shape[:-1], 1, seed=seed + 1).abs() * 1e-2 + 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_w8a8_layer_agrees_with_exact_sums_in_fp64(dtype: torch.dtype) -> None:
+    x, (weight, scale), bias = random(2, 5, 64, seed=1).to(dtype), int8_weights(24, 64, seed=2), random(24, seed=4)
+    out = loaded(KERNELS / "w8a8.py").int8_scaled_mm_with_quant(x, weight, scale, bias, dtype, True)
+    expected = dequantised(x) @ (weight.double() * scale.double()).T + bias.double()
+    limit = 1e-5 if dtype == torch.float32 else 2**-8
+    torch.testing.assert_close(out.double(), expected, atol=limit * expected.abs().max().item(), rtol=limit)
+
+
+def test_w8a8_experts_agree_with_fp64_and_refuse_another_format() -> None:
+    x, (w13, s13), (w2, s2) = random(6, 32, seed=1), int8_weights(4, 32, 32, seed=2), int8_weights(4, 32, 16, seed=4)
+    ids, weights = torch.tensor([[0, 2], [1, 3], [2, 0], [3, 3], [0, 1], [2, 1]]), random(6, 2, seed=6).abs()
+    kernel = loaded(KERNELS / "w8a8.py").fused_experts_cpu
+    nothing = (None,) * 7
+    out = kernel(x, w13, w2, weights, ids, False, 1, s13, s2, *nothing, True, "silu")
+    expected = torch.zeros(6, 32, dtype=torch.float64)
+    for token in range(6):
+        for expert, weight in zip(ids[token].tolist(), weights[token].double(), strict=True):
+            gate, up = (dequantised(x[token][None]) @ (w13[expert].double() * s13[expert].double()).T).chunk(2, dim=-1)
+            inner = gate / (1 + torch.exp(-gate)) * up
+            expected[token] += weight * (dequantised(inner) @ (w2[expert].double() * s2[expert].double()).T)[0]
+    torch.testing.assert_close(out.double(), expected, atol=1e-4 * expected.abs().max().item(), rtol=1e-4)
+    with pytest.raises(NotImplementedError, match="nothing more"):
+        kernel(x, w13, w2, weights, ids, False, 2, s13, s2, *nothing, True, "silu")

@@ -65,7 +65,7 @@ def test_a_stack_that_is_not_left_over_is_left_alone(what: str, sleeper: psutil.
         {
             "detached": record(process, owner=None),
             "owned by a living process": record(process, owner=known(os.getpid())),
-            "of another boot or container": record(process, machine="elsewhere/1"),
+            "of another boot or container": record(process, machine="elsewhere/boot/1"),
         }[what],
     )
     assert reap() == []
@@ -101,3 +101,11 @@ def test_a_process_is_known_by_its_pid_and_start_time(sleeper: psutil.Process) -
     sleeper.wait(60)
     assert still_there(process) is None
     assert identity(2**31 - 1) is None
+
+
+def test_a_note_from_before_the_last_boot_is_forgotten_and_nobody_is_ended(sleeper: psutil.Process) -> None:
+    host = this_machine().split("/")[0]
+    write(folder() / "owned.json", record(known(sleeper.pid), machine=f"{host}/earlier/1"))
+    assert reap() == []
+    assert runs(sleeper)
+    assert not records()

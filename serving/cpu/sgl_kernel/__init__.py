@@ -3,6 +3,8 @@
 import torch
 from absent_names import AbsentSubmodules, absent, absent_attributes
 
+from sgl_kernel.w8a8 import fused_experts_cpu, int8_scaled_mm_with_quant
+
 __version__ = "0.0+infra.agent"
 
 _library = torch.library.Library("sgl_kernel", "FRAGMENT")
@@ -23,6 +25,9 @@ _library.define("initialize(int size, int rank) -> ()")
 _library.impl("initialize", _initialize, "CompositeExplicitAutograd")
 _library.define("init_cpu_threads_env(str cpu_ids) -> str")
 _library.impl("init_cpu_threads_env", _init_cpu_threads_env, "CompositeExplicitAutograd")
+
+torch.ops.sgl_kernel.int8_scaled_mm_with_quant = int8_scaled_mm_with_quant
+torch.ops.sgl_kernel.fused_experts_cpu = fused_experts_cpu
 
 # Operators of other models, which modules on the way to ours look up when they are imported.
 LOOKED_UP = (

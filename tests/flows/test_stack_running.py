@@ -1,0 +1,146 @@
+"""`stack up`, `status`, `down` and `reap` as a person types them, with a fake engine that starts in a second."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from fake_stack import ROLES, ROOT, stack_file, wait_until
+
+from serving.descendants import runs
+from serving.identity import still_there
+from serving.ports import port_is_free
+from serving.stack_record import StackRecord, detached_file, read, records
+
+CODE = "import sys; sys.argv[0] = 'infra-agent'; from flows.cli import main; main()"
+
+
+def stack(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", CODE, "stack", *map(str, words)]
+    return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, timeout=120, check=False)
+
+
+def recorded() -> StackRecord:
+    found = read(detached_file("fake"))
+    assert found is not None
+    return found
+
+
+def everyone(record: StackRecord) -> list[psutil.Process]:
+    return [process for replica in record.replicas for process in replica.process().alive()]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return stack_file(tmp_path)
+
+
+def test_a_stack_is_up_after_the_command_is_seen_by_status_and_gone_after_down(file: Path, tmp_path: Path) -> None:
+    up = stack("up", file)
+    assert up.returncode == 0, up.stderr
+    record = recorded()
+    assert record.owner is None
+    processes = everyone(record)
+    assert len(processes) == 3 * len(ROLES)  # a supervisor, the engine and its child
+
+    again = stack("up", file)
+    assert again.returncode == 0, again.stderr
+    assert "is up already" in again.stderr
+    assert recorded() == record
+
+    assert stack("reap").stdout == "nothing was left\n"
+    assert all(runs(process) for process in processes)
+
+    status = stack("status", "--json", tmp_path / "status.json")
+    assert status.stdout.startswith("fake: up, detached, at http://127.0.0.1:")
+    (told,) = json.loads((tmp_path / "status.json").read_text())
+    assert [(one["name"], one["health"], one["processes"]) for one in told["replicas"]] == [
+        (role, "healthy", 3) for role in ROLES
+    ]
+    assert all(
+        set(map(str, replica.ports)) == set(one["ports"])
+        for replica, one in zip(record.replicas, told["replicas"], strict=True)
+    )
+
+    down = stack("down", file)
+    assert down.returncode == 0, down.stderr
+    assert down.stdout == "stack `fake`: ended encode, prefill, decode, router\n"
+    assert "stopped: router\n" in down.stderr
+    assert not any(runs(process) for process in processes)
+    assert all(port_is_free(port) for replica in record.replicas for port in replica.ports)
+    assert not records()
+
+    again = stack("down", file)
+    assert again.returncode == 0
+    assert again.stdout == "stack `fake` is not up: nothing to end\n"
+    assert stack("status").stdout == "no stack is up\n"
+
+
+def test_a_role_that_ended_is_named_by_status_and_up_says_what_to_do(file: Path) -> None:
+    assert stack("up", file).returncode == 0
+    record = recorded()
+    decode = next(replica for replica in record.replicas if replica.role == "decode")
+    os.kill(decode.leader.pid, signal.SIGKILL)
+    wait_until(lambda: still_there(decode.leader) is None)
+    said = stack("status", "fake").stdout
+    assert "fake: in part" in said
+    assert "decode      ended" in said
+    up = stack("up", file)
+    assert up.returncode == 4
+    assert "`decode` ended" in up.stderr
+    assert "stack down fake` first" in up.stderr
+    assert stack("down", "fake").returncode == 0
+    assert not any(runs(process) for process in everyone(record))
+
+
+def test_another_text_under_the_same_name_is_refused_while_the_first_is_up(file: Path) -> None:
+    assert stack("up", file).returncode == 0
+    file.write_text(file.read_text().replace("ready_timeout_s: 60", "ready_timeout_s: 61"))
+    up = stack("up", file)
+    assert up.returncode == 2
+    assert "another text" in up.stderr
+    assert stack("down", file).returncode == 0
+
+
+def test_an_interrupted_up_leaves_nothing(tmp_path: Path) -> None:
+    file = stack_file(tmp_path, {"decode": {"SGLANG_FAKE_DEAF": "1"}})
+    with subprocess.Popen(
+        [sys.executable, "-c", CODE, "stack", "up", str(file)], cwd=ROOT, stderr=subprocess.PIPE
+    ) as up:
+        wait_until(lambda: detached_file("fake").exists() and len(recorded().replicas) == 3)
+        record = recorded()
+        assert record.owner is not None
+        assert record.owner.pid == up.pid
+        refused = stack("down", file)
+        assert refused.returncode == 2
+        assert "another command is starting or ending" in refused.stderr
+        up.terminate()
+        up.wait(60)
+    assert up.returncode == 4
+    assert not everyone(record)
+    assert not records()
+
+
+def test_a_taken_port_is_named_and_nothing_starts(file: Path) -> None:
+    port = next(line for line in file.read_text().splitlines() if "bootstrap_port" in line).split()[-1]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(port)))
+        taken.listen()
+        up = stack("up", file)
+    assert up.returncode == 4
+    assert f"port `{port}` on 127.0.0.1 is taken, so `prefill` cannot start" in up.stderr
+    assert not records()
+
+
+@pytest.mark.parametrize("command", ["up", "down", "status"])
+def test_a_file_that_is_not_there_is_bad_input(command: str, tmp_path: Path) -> None:
+    done = stack(command, tmp_path / "nowhere.yaml")
+    assert done.returncode == 2
+    assert "no such file" in done.stderr
+    assert "hint:" in done.stderr
+    assert not (tmp_path / "nowhere").exists()
