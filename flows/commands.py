@@ -22,9 +22,9 @@ from tasks.opening import new_experiment
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all, rules_under
 from tasks.report import change, figure, place_of, plan_text, verdict_text
+from tasks.rules import rules_of
 from tasks.schemas import schemas
 from tasks.service_arms import check_edit
-from tasks.stages import rules_of
 from tasks.stats import statistics_text
 
 

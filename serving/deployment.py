@@ -5,6 +5,7 @@ It ends in the opposite order when the block is left, however that happens. `bri
 
 import asyncio
 import logging
+import shutil
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -98,6 +99,8 @@ def deployed_together(
     watching = next(iter(laid.values()), NOTHING)
     with terminated_as_exception(), ExitStack() as teardown:
         reap()
+        for name in laid:
+            teardown.callback(shutil.rmtree, run_dir / name / "overlay", ignore_errors=True)
         made: dict[str, Server] = {}
         for name, spec in specs.items():
             device = str(spec.roles["decode"].arguments.get("device"))

@@ -1,6 +1,7 @@
 """Starts single servers at the same time, waits until each has generated a token, and always takes them down again."""
 
 import logging
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -98,6 +99,8 @@ def running_together(
         started: dict[str, EngineProcess] = {}
         witnesses: dict[str, Witness] = {}
         laid = overlays or {}
+        for name in laid:
+            teardown.callback(shutil.rmtree, run_dir / name / "overlay", ignore_errors=True)
         watching = next(iter(laid.values()), NOTHING)
         note = Note.owned(next(iter(specs.values())), replicas, started)
         teardown.callback(note.forget)

@@ -54,10 +54,15 @@ class Calls:
 
 @dataclass(frozen=True)
 class Witness:
-    """`folder` is the one that a server's processes report into; `functions` are those whose calls are counted there."""
+    """`folder` is the one that a server's processes report into; `functions` are those whose calls are counted there.
+
+    On a GPU a call only launches work, and one that a CUDA graph replays is counted when it is captured: there, neither
+    calls nor times of a block say anything.
+    """
 
     folder: Path
     functions: tuple[str, ...]
+    device: str = "cpu"
 
     def reports(self) -> list[Report]:
         """One for each process that had something to tell. Raises Broken for what is no report."""
@@ -111,7 +116,7 @@ def watched(folder: Path, device: str, watching: Overlay, overlay: Overlay | Non
         # The watching code lies in this repository, linked packages in the engine: neither gets compiled files from here.
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    return Witness(reports, watching.counted), variables
+    return Witness(reports, watching.counted, device), variables
 
 
 def check_weights(name: str, witness: Witness, several_roles: bool = False) -> None:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from serving.documents import read_document
+from serving.engine_env import engine
 from serving.errors import Broken
 from serving.home import located
 from tasks.hypothesis_file import load_hypothesis
@@ -26,7 +27,8 @@ STAGES = ("build", "microbench", "validate", "deploy")
 class GoldenStep(BaseModel):
     """`hypothesis`: a path from the root of the repository. `says`: patterns that the printed verdict must hold.
 
-    `without_gpu`: what is known of it is that it cannot be answered here; with a GPU it is left out.
+    `without_gpu`: what is known of it is that it cannot be answered here; with a GPU it is left out. `needs`: it does not
+    run where that is missing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,6 +39,7 @@ class GoldenStep(BaseModel):
     says: tuple[str, ...] = ()
     quick: bool = False
     without_gpu: bool = False
+    needs: Literal["engine"] | None = None
 
 
 class Golden(BaseModel):
@@ -46,15 +49,17 @@ class Golden(BaseModel):
 
 
 class GoldenResult(Record):
-    """`given` is the outcome, and what the verdict should say and does not."""
+    """`given` is the outcome, and what the verdict should say and does not. `not_run`: why it did not run, which is no
+    fault of the evaluator."""
 
     name: str
     expected: str
     given: str
+    not_run: str | None = None
 
     @property
     def equal(self) -> bool:
-        return self.expected == self.given
+        return self.not_run is None and self.expected == self.given
 
 
 def load_golden(folder: Path) -> tuple[GoldenStep, ...]:
@@ -65,6 +70,10 @@ def load_golden(folder: Path) -> tuple[GoldenStep, ...]:
 
 def run_golden(step: GoldenStep, say: Callable[[str], None]) -> GoldenResult:
     """Run one hypothesis to its verdict. Raises Broken for a fault of ours, which no golden experiment expects."""
+    lacking = _lacking(step)
+    if lacking is not None:
+        say(f"not run {step.name}: {lacking}")
+        return GoldenResult(name=step.name, expected=step.outcome, given="not run", not_run=lacking)
     with TemporaryDirectory(prefix="infra-agent-") as folder:
         ended = _run(located(step.hypothesis), f"file://{folder}/ledger")
     verdict = ended.verdict
@@ -77,6 +86,17 @@ def run_golden(step: GoldenStep, say: Callable[[str], None]) -> GoldenResult:
     result = GoldenResult(name=step.name, expected=step.outcome, given=given)
     say(f"{'ok    ' if result.equal else 'WRONG '} {step.name}: {given}")
     return result
+
+
+def _lacking(step: GoldenStep) -> str | None:
+    """What this machine lacks for the step, or None."""
+    if step.needs is None:
+        return None
+    try:
+        engine()
+    except Broken as missing:
+        return f"{missing.message} (hint: {missing.hint})"
+    return None
 
 
 def _run(path: Path, ledger_url: str) -> Experiment:

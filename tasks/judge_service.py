@@ -132,7 +132,7 @@ def _quality(evidence: Evidence, criteria: Criteria) -> Judgement | None:
 
 def _idle(evidence: Evidence) -> Judgement | None:
     """Other code that is called now and then proves nothing about the blocks in which it is not."""
-    idle = [b.order for b in evidence.blocks if b.observable == CALLS and b.arm is Arm.CANDIDATE and not b.value]
+    idle = [b.order for b in evidence.blocks if b.observable == CALLS and b.arm is Arm.CANDIDATE and b.value == 0]
     return Judgement.broken(f"service: block {idle[0]} made no call of the code under test") if idle else None
 
 

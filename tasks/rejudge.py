@@ -10,7 +10,7 @@ from tasks.criteria import Criteria, CriteriaFile, load_criteria
 from tasks.decide import decide
 from tasks.judgement import Rules
 from tasks.records import Experiment, KernelTarget, Record, Rung, Verdict
-from tasks.stages import rules_of
+from tasks.rules import rules_of
 
 
 class Rejudged(Record):

@@ -54,7 +54,11 @@ class SelfcheckReport(Record):
 
     @property
     def sound(self) -> bool:
-        return not self.adversaries.failures and not self.honest.failures and all(x.equal for x in self.golden)
+        return (
+            not self.adversaries.failures
+            and not self.honest.failures
+            and all(x.equal or x.not_run for x in self.golden)
+        )
 
 
 class Played(Record):
@@ -150,13 +154,15 @@ def misjudged(case: Case, played: Played) -> str | None:
 
 def summary(report: SelfcheckReport) -> str:
     """For people: totals, then everything that went wrong."""
-    found, passed, golden = report.adversaries, report.honest, report.golden
+    found, passed = report.adversaries, report.honest
+    golden, missing = [x for x in report.golden if not x.not_run], [x for x in report.golden if x.not_run]
     lines = [
         f"adversaries: {found.caught} of {found.total} caught",
         f"honest candidates: {passed.passed} of {passed.total} passed",
         f"golden experiments: {sum(x.equal for x in golden)} of {len(golden)} as expected",
         *(f"  {failure.name}: {failure.reason}" for failure in (*found.failures, *passed.failures)),
         *(f"  {x.name}: expected {x.expected}, given {x.given}" for x in golden if not x.equal),
+        *(f"  {x.name}: not run: {x.not_run}" for x in missing),
     ]
     if report.quick:
         lines.append("quick: a subset; without --quick all are judged")

@@ -10,7 +10,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from serving.arguments import check_arguments
@@ -27,9 +27,10 @@ from tasks.noise import Noise
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
 from tasks.service_arms import Arms, arms_of, prove
 from tasks.service_blocks import Run, send_block
-from tasks.service_code import Code, prove_code
+from tasks.service_code import Code
 from tasks.service_environment import environment, evaluator_digest
 from tasks.service_noise import measure_noise
+from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
 from tasks.service_share import measure_share, predicted_gain
 
@@ -119,13 +120,15 @@ def _compare(
         observed.facts = environment(arms.incumbent, arms.scenario, served, ours.get("server") or ours["prefill"])
         proof = prove(arms, servers, resolved, observed.run.folder / "arms.json")
         observed.engagement, observed.fault = proof.engagement, proof.fault
-        log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen}" for e in proof.engagement))
+        _say_engaged(proof.engagement)
         if proof.fault is not None:
             return
         quality = compare_quality(observed.scenario, servers)
         observed.blocks += quality.blocks
         if code is not None:
-            observed.engagement += prove_code(code, servers, observed.run.folder / "code.json")
+            running = prove_code(code, servers, observed.run.folder / "code.json")
+            observed.engagement += running
+            _say_engaged(running)
         if quality.same:
             _warm_up(observed.scenario, servers)
             if code is not None:
@@ -142,6 +145,11 @@ def _compare(
         if ended is None or servers[Arm.INCUMBENT].ended() is not None:
             raise
         raise ended from broken
+
+
+def _say_engaged(proofs: Sequence[Engagement]) -> None:
+    if proofs:
+        log.info("engaged: %s", ", ".join(f"{e.arm} {e.what}={e.seen[:12]}" for e in proofs))
 
 
 def _warm_up(scenario: Scenario, servers: Mapping[str, Server]) -> None:

@@ -20,7 +20,7 @@ from serving.roles_seen import look_again, look_at, rates, texts, uses, window
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send
-from serving.witness import Calls
+from serving.witness import Calls, Witness
 from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     seen = summarise_batch(batch, scenario.objectives, devices)
     whole = {**seen, **_layers(window(server, before, after), batch.records, seen)}
     whole |= {**rates(server, after, seen), "machine_cpu_pct": machine}
-    whole |= summarise_calls(counted, server.witness.calls(), batch.wall_s)
+    whole |= summarise_calls(server.witness, counted, batch.wall_s)
     found = _blocks(whole, arm, scenario.name, order, started_s)
     for part in sorted({record.class_name for record in batch.records}):
         values = summarise([record for record in batch.records if record.class_name == part])
@@ -82,10 +82,17 @@ def _layers(window: Window, records: tuple[RequestRecord, ...], seen: Mapping[st
     return found if doubt is None else {name: Measured(None, doubt) for name in found}
 
 
-def summarise_calls(before: Mapping[str, Calls], after: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:
-    """Calls of the functions that are counted, their mean time and their share of the block; nothing without any."""
+def summarise_calls(witness: Witness, before: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:
+    """Calls of the functions that are counted since `before`, their mean time and their share of the block.
+
+    Nothing without such functions.
+    """
+    after = witness.calls()
     if not after:
         return {}
+    if witness.device != "cpu":
+        unknown = Measured(None, "on a GPU a call only launches work, and graphs replay without one: take a profile")
+        return dict.fromkeys(("code_calls", "code_us", "code_share_pct"), unknown)
     calls = sum(after[name].calls - before[name].calls for name in after)
     ns = sum(after[name].ns - before[name].ns for name in after)
     return {

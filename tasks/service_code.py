@@ -5,21 +5,15 @@ kernel laid beside the patched file under the name that stands for `{module}`; o
 import of the module that holds the replaced name.
 """
 
-import json
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-
-import psutil
 
 from serving.documents import read_text
 from serving.engine_env import engine, version_in_engine
 from serving.errors import Broken
-from serving.launch import Server
-from serving.overlay import Overlay, module_of, patched_files
+from serving.overlay import Overlay, patched_files
 from serving.patch import PatchFault
-from serving.witness import Report
 from tasks.artifacts import keep_json
 from tasks.cpu_build import built_cpu_arms
 from tasks.definition import Splice
@@ -29,16 +23,13 @@ from tasks.records import (
     Arm,
     Build,
     CodePatch,
-    Engagement,
     Environment,
     Hypothesis,
     Interval,
     KernelCandidate,
     KernelTarget,
-    digest,
 )
 
-ABSENT = "not imported"
 WINNER = "infra_agent_candidate"  # what stands for `{module}` in a patch template
 
 
@@ -140,76 +131,3 @@ def spliced(splice: Splice, template: str, folder: Path, made: NativeSource) -> 
 
 def _beside(stem: str, source: str, library: bytes | None) -> dict[str, bytes]:
     return {f"{stem}.py": source.encode(), **({f"{stem}.cpp.so": library} if library is not None else {})}
-
-
-def prove_code(code: Code, servers: Mapping[str, Server], report: Path) -> tuple[Engagement, ...]:
-    """That the candidate's processes run every file of the overlay and call what it changes, and the incumbent's do not.
-
-    To be asked after both have generated tokens. All that was told goes to `report`. Raises Broken without that proof.
-    """
-    told = {arm: servers[arm].witness.reports() for arm in Arm}
-    calls = {arm: servers[arm].witness.calls() for arm in Arm}
-    report.write_text(
-        json.dumps(
-            {
-                "files": code.overlay.digests,
-                "reports": {arm: [one.model_dump(mode="json") for one in told[arm]] for arm in Arm},
-                "calls": {arm: {name: [c.calls, c.ns] for name, c in calls[arm].items()} for arm in Arm},
-            },
-            sort_keys=True,
-        ),
-        encoding="utf-8",
-    )
-    proofs = [*_files(code.overlay, servers), *_calls(code.overlay, servers, told[Arm.CANDIDATE])]
-    for proof in proofs:
-        if not proof.proved:
-            raise Broken(
-                f"no proof that the {proof.arm} is what ran: `{proof.what}` should be `{proof.expected}`, is `{proof.seen}`",
-                f"see {report}: the code was laid over the package, and this traffic does not reach it",
-            )
-    return tuple(proofs)
-
-
-def _files(overlay: Overlay, servers: Mapping[str, Server]) -> list[Engagement]:
-    """Python files as the processes read them, libraries as they have them mapped; none of them in the incumbent."""
-    found = []
-    seen = {arm: servers[arm].witness.modules() for arm in Arm}
-    for path, expected in overlay.digests.items():
-        if path.endswith(".py"):
-            digests = {arm: " and ".join(sorted(seen[arm].get(module_of(path), ()))) or ABSENT for arm in Arm}
-        else:
-            digests = {arm: _mapped(servers[arm], path) for arm in Arm}
-        ours = digests[Arm.INCUMBENT]
-        what = f"server.code.{path}"
-        found.append(Engagement(arm=Arm.CANDIDATE, what=what, expected=expected, seen=digests[Arm.CANDIDATE]))
-        without = ours if ours != expected else "the installed file"
-        found.append(Engagement(arm=Arm.INCUMBENT, what=what, expected=without, seen=ours))
-    return found
-
-
-def _mapped(server: Server, path: str) -> str:
-    """sha256 of the file of this name that a process of the server has in its memory map."""
-    for process in server.process.alive():
-        try:
-            maps = [Path(region.path) for region in process.memory_maps()]
-        except psutil.Error:  # it has ended, or is another user's: then it proves nothing
-            continue
-        found = next((file for file in maps if file.as_posix().endswith(f"/overlay/{path}")), None)
-        if found is not None:
-            return digest(found.read_bytes())
-    return ABSENT
-
-
-def _calls(overlay: Overlay, servers: Mapping[str, Server], told: list[Report]) -> list[Engagement]:
-    """Each changed function was called in the candidate; one that cannot be counted proves nothing."""
-    uncounted = {name: why for report in told for name, why in report.uncounted.items()}
-    called = servers[Arm.CANDIDATE].witness.calls()
-    return [
-        Engagement(
-            arm=Arm.CANDIDATE,
-            what=f"server.calls.{name}",
-            expected="called",
-            seen="called" if called[name].calls else uncounted.get(name, "never called"),
-        )
-        for name in overlay.counted
-    ]

@@ -11,8 +11,11 @@ from serving.launch import Server
 from serving.observables import OBSERVABLES
 from serving.scenario import Scenario
 from serving.traffic import send
+from tasks.decide import judge
+from tasks.judge_microbench import MIX
 from tasks.reconcile import predict_service
-from tasks.records import Arm, Block, ServiceGain
+from tasks.records import Arm, Block, Experiment, Interval, KernelTarget, Rung, ServiceGain
+from tasks.rules import rules_of
 from tasks.service_blocks import Run, summarise_calls
 from tasks.service_code import Code
 
@@ -28,10 +31,11 @@ def measure_share(scenario: Scenario, server: Server, run: Run) -> list[Block]:
     for order in range(SHARE_BLOCKS):
         started_s, before = run.elapsed_s, server.witness.calls()
         batch = send(server.base_url, scenario.traffic, first + order)
-        counted = summarise_calls(before, server.witness.calls(), batch.wall_s)
+        share = summarise_calls(server.witness, before, batch.wall_s).get("code_share_pct")
         failed = any(record.error is not None for record in batch.records)
-        value = counted["code_share_pct"].value if counted and not failed else None
-        reason = None if value is not None else "requests failed" if failed else "no function is counted"
+        value = share.value if share is not None and not failed else None
+        told = "no function is counted" if share is None else share.reason
+        reason = None if value is not None else "requests failed" if failed else told
         found.append(
             Block(
                 arm=Arm.INCUMBENT,
@@ -64,3 +68,12 @@ def predicted_gain(code: Code, scenario: Scenario, blocks: Sequence[Block], run:
         found.observable, found.estimate_pct, found.low_pct, found.high_pct, found.share_pct[1],
     )  # fmt: skip
     return found
+
+
+def alone(experiment: Experiment) -> Interval | None:
+    """The gain of a kernel by itself, at the shape that it has in the service or else in the production mix."""
+    target, timed = experiment.hypothesis.target, experiment.of(Rung.MICROBENCH)
+    if not isinstance(target, KernelTarget) or timed is None:
+        return None
+    found = judge(timed, rules_of(experiment)[Rung.MICROBENCH]).intervals
+    return next((interval for interval in found if interval.workload == (target.timing or MIX)), None)

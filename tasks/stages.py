@@ -10,42 +10,37 @@ import time
 import traceback
 from collections.abc import Callable
 
-from pydantic import BaseModel
-
 from serving.errors import BadInput, Broken
-from serving.home import located
-from serving.scenario import Scenario
 from tasks.accounting import cost_of
 from tasks.build import build_kernel
 from tasks.cpu_bench import measure_cpu_bench
 from tasks.cpu_numerics import measure_cpu_numerics
-from tasks.criteria import Criteria, load_criteria
-from tasks.decide import broken, decide, judge
+from tasks.decide import broken, decide
 from tasks.history import keep_noise, recall_noise
-from tasks.judge_microbench import MIX
 from tasks.judge_microbench import is_decided as faster_decided
 from tasks.judge_service import is_decided
 from tasks.ledger import Ledger
 from tasks.microbench import measure_microbench
 from tasks.numerics import measure_numerics
 from tasks.plan import stage_steps
-from tasks.problem import Problem, load_problem, problem_of
+from tasks.problem import Problem, problem_of
 from tasks.records import (
     Build,
     CodePatch,
     Environment,
     Evidence,
     Experiment,
-    Interval,
     KernelCandidate,
     KernelTarget,
     Record,
     Rung,
     digest,
 )
+from tasks.rules import rules_of
 from tasks.service import measure_service
 from tasks.service_arms import build_stack
 from tasks.service_code import Code, build_patch, overlay_of
+from tasks.service_share import alone
 from tasks.static import measure_static
 
 log = logging.getLogger(__name__)
@@ -170,15 +165,6 @@ def service(experiment: Experiment, ledger: Ledger) -> Evidence:
     )
 
 
-def alone(experiment: Experiment) -> Interval | None:
-    """The gain of a kernel by itself, at the shape that it has in the service or else in the production mix."""
-    target, timed = experiment.hypothesis.target, experiment.of(Rung.MICROBENCH)
-    if not isinstance(target, KernelTarget) or timed is None:
-        return None
-    found = judge(timed, rules_of(experiment)[Rung.MICROBENCH]).intervals
-    return next((interval for interval in found if interval.workload == (target.timing or MIX)), None)
-
-
 def _deadline(experiment: Experiment) -> float:
     """When the budget of the plan ends, on the monotonic clock."""
     return time.monotonic() + (experiment.plan.budget_s or math.inf) - cost_of(experiment).wall_s
@@ -200,15 +186,6 @@ MEASURES: dict[Rung, Work] = {
     Rung.ENGINE: engine,
     Rung.SERVICE: service,
 }
-
-
-def rules_of(experiment: Experiment) -> dict[Rung, Criteria[BaseModel]]:
-    """The criteria that people wrote for the target of this experiment, by rung: a scenario judges what a service does."""
-    target, deployed = experiment.hypothesis.target, experiment.hypothesis.deployed
-    scenario: Criteria[BaseModel] | None = load_criteria(located(deployed.scenario), Scenario) if deployed else None
-    problem = load_problem(target.problem).criteria if isinstance(target, KernelTarget) else None
-    first, last = problem or scenario, scenario or problem
-    return {rung: found for rung in Rung if (found := last if rung is Rung.SERVICE else first) is not None}
 
 
 def _kernel(experiment: Experiment) -> tuple[Problem, KernelCandidate, Build]:

@@ -82,10 +82,8 @@ class FakeEngine:
     def _whole(self, body: dict) -> dict:
         ids, count = body["input_ids"], body["sampling_params"]["max_new_tokens"]
         logprobs = [[None if self.drift is None else -token / 100 + self.drift, token, None] for token in ids]
-        return {
-            "output_ids": [ids[-1]] * count,
-            "meta_info": {"input_token_logprobs": logprobs, "output_token_logprobs": [logprobs[-1]] * count},
-        }
+        meta = {"input_token_logprobs": logprobs, "output_token_logprobs": [logprobs[-1]] * count}
+        return {"output_ids": [ids[-1]] * count, "meta_info": meta}
 
     async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: dict) -> None:
         self.seen.append(body)

@@ -103,6 +103,10 @@ def test_the_report_counts_and_lists_what_went_wrong() -> None:
     assert not report.sound
     assert not report_of(False, [HONEST], wrong, golden).sound
     assert report_of(False, [HONEST], wrong, ()).sound
+    absent = GoldenResult(name="C3", expected="PASSED", given="not run", not_run="no engine environment")
+    lacking = report_of(False, [HONEST], wrong, (absent,))
+    assert lacking.sound
+    assert "C3: not run: no engine environment" in summary(lacking)
     text = summary(report)
     for words in (
         "0 of 1 caught",

@@ -1,8 +1,9 @@
 """Whether a checkpoint and a model fit: every key used, every parameter filled. SGLang reports neither.
 
 While a model loads, every operation on tensors is looked at. A parameter is filled when as many elements were written to
-its storage as it has, or when it was put on storage that comes from the checkpoint; a key is used when something computed
-from it was written to a parameter or a buffer. Both hold for any device and any loader, since all of them end in operators.
+its storage as it has, or when it was put on storage that was computed from the checkpoint; a key is used when something
+computed from it was written to a parameter or a buffer. Both hold for any device and any loader, since all of them end in
+operators. An element that is written twice counts twice, so a parameter of which one half is loaded two times passes.
 """
 
 import functools
@@ -66,19 +67,20 @@ class Account:
                 self.comes_from[place(tensor)] = self.comes_from.get(place(tensor), frozenset()) | sources
             old = {place(tensor) for tensor in read}
             for tensor in made:
-                if place(tensor) not in old:
+                if place(tensor) not in old:  # new storage, or at the address of one that is gone
                     self.comes_from[place(tensor)] = sources
+                    self.written.pop(place(tensor), None)
 
     def of(self, model: torch.nn.Module) -> dict[str, list[str]]:
         parameters = dict(model.named_parameters(remove_duplicate=False))
         kept = [*parameters.values(), *model.buffers()]
         used = frozenset().union(*(self.comes_from.get(place(tensor), frozenset()) for tensor in kept))
-        unfilled = [
-            name
-            for name, tensor in parameters.items()
-            if self.written.get(place(tensor), 0) < tensor.numel() and not self.comes_from.get(place(tensor))
-        ]
+        unfilled = [name for name, tensor in parameters.items() if not self.fills(tensor)]
         return {"unused": sorted(self.keys - used), "unfilled": sorted(unfilled)}
+
+    def fills(self, tensor: torch.Tensor) -> bool:
+        written = self.written.get(place(tensor), 0)
+        return written >= tensor.numel() if written else bool(self.comes_from.get(place(tensor)))
 
 
 class _Watching(TorchDispatchMode):

@@ -128,22 +128,31 @@ def test_a_kernel_with_a_small_share_is_not_worth_it() -> None:
 
 @given(st.floats(0.01, 1), st.floats(-60, 60), st.floats(0, 20))
 def test_a_local_change_predicts_a_service_change_by_its_share(share: float, change: float, half: float) -> None:
-    predicted = predict_service(interval(change, change - half, change + half), share / 2, share, min(1, share * 1.5))
+    shares = (share / 2, share, min(1, share * 1.5))
+    predicted = predict_service("e2e_mean_ms", interval(change, change - half, change + half), shares)
     assert predicted.low_pct <= predicted.estimate_pct <= predicted.high_pct
     assert abs(predicted.estimate_pct) <= abs(change) + 1e-9
 
 
 def test_a_doubled_kernel_of_five_percent_share_gains_two_and_a_half() -> None:
-    assert predict_service(interval(-50, -50, -50), 0.05, 0.05, 0.05).estimate_pct == pytest.approx(-2.5)
+    found = predict_service("e2e_mean_ms", interval(-50, -50, -50), (0.05, 0.05, 0.05))
+    assert found.estimate_pct == pytest.approx(-2.5)
+
+
+def test_what_halves_the_time_of_half_a_service_lets_it_do_a_third_more_work() -> None:
+    found = predict_service("output_tokens_per_s", interval(-50, -60, -40), (0.5, 0.5, 0.5), rate=True)
+    assert found.estimate_pct == pytest.approx(100 / 3)
+    assert found.low_pct == pytest.approx(25)
+    assert found.high_pct == pytest.approx(300 / 7)
 
 
 def test_shares_out_of_order_are_refused() -> None:
     with pytest.raises(ValueError, match="shares"):
-        predict_service(interval(-50, -60, -40), 0.5, 0.2, 0.9)
+        predict_service("e2e_mean_ms", interval(-50, -60, -40), (0.5, 0.2, 0.9))
 
 
 def test_a_service_gain_outside_its_prediction_is_a_finding_with_likely_loci() -> None:
-    predicted = predict_service(interval(-20, -22, -18), 0.4, 0.5, 0.6)
+    predicted = predict_service("e2e_mean_ms", interval(-20, -22, -18), (0.4, 0.5, 0.6))
     hit, miss = (reconcile_service(predicted, interval(e, e - 1, e + 1)) for e in (-10.0, 5.0))
     assert "they agree" in hit.implies
     assert hit.next_test is None

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -19,15 +20,30 @@ from serving.engine_env import Engine
 from serving.errors import BadInput, Broken
 from serving.home import home
 from serving.launch import Part, Server
+from serving.overlay import Overlay
 from serving.readiness import EngineEnded
 from serving.scenario import Scenario
 from serving.stack import load_stack
+from serving.witness import Witness
 from tasks.criteria import load_criteria
 from tasks.judge_service import judge_service
 from tasks.noise import Noise
-from tasks.records import Arm, Evidence, Hypothesis, Outcome, RoleEdit, Rung, StackEdit, StackTarget, digest
+from tasks.records import (
+    Arm,
+    CodePatch,
+    Evidence,
+    Hypothesis,
+    Interval,
+    Outcome,
+    RoleEdit,
+    Rung,
+    StackEdit,
+    StackTarget,
+    digest,
+)
 from tasks.service import measure_service
 from tasks.service_arms import build_stack, check_edit
+from tasks.service_code import Code, build_patch
 
 REQUESTS_A_BLOCK = 4
 SERVING = Path(__file__).parents[2] / "serving"
@@ -69,6 +85,7 @@ class Setup:
         }
         self.scenario.write_text(yaml.safe_dump(scenario))
         self.engines = {arm: FakeEngine(info=INFO[arm]) for arm in Arm}
+        self.witnesses: dict[Arm, Witness] = {}
 
     def hypothesis(self, edit: RoleEdit | None = None) -> Hypothesis:
         target = StackTarget(
@@ -83,16 +100,16 @@ class Setup:
         return Hypothesis.model_validate(fields)
 
     @contextmanager
-    def running_together(self, _specs: object, run_dir: Path, _laid: object) -> Iterator[dict[str, Server]]:
+    def running_together(self, _specs: object, run_dir: Path, _overlays: object = None) -> Iterator[dict[str, Server]]:
         with ExitStack() as servers:
             yield {
                 str(arm): self._server(servers.enter_context(listening(self.engines[arm])), arm, run_dir) for arm in Arm
             }
 
-    @staticmethod
-    def _server(engine: FakeEngine, arm: Arm, run_dir: Path) -> Server:
+    def _server(self, engine: FakeEngine, arm: Arm, run_dir: Path) -> Server:
         model = Checkpoint(run_dir, digest("weights"))
-        log_file, process, witness = run_dir / f"{arm}.log", Alive(), told(run_dir / arm)
+        log_file, process = run_dir / f"{arm}.log", Alive()
+        witness = self.witnesses.get(arm) or told(run_dir / arm / "reports")
         part = Part(arm, "server", engine.base_url, os.getpid(), log_file, process)  # type: ignore[arg-type]
         return Server(arm, engine.base_url, 1, log_file, (), model, 1.0, process, witness, (part,))  # type: ignore[arg-type]
 
@@ -298,6 +315,102 @@ def test_a_fault_of_the_edit_is_bad_input_for_a_person_and_a_failed_build_for_a_
 )
 def test_an_edit_to_what_the_stack_states_already_is_a_failed_build(edit: RoleEdit, setup: Setup) -> None:
     assert "changes nothing" in (build_stack(setup.hypothesis(edit)).failure or "")
+
+
+PATH, FUNCTION = "pack/mod.py", "pack.mod:f"
+OURS = Overlay({PATH: b"def f(): ...\n"}, counted=(FUNCTION,))
+ALONE = Interval(
+    observable="time_us", unit="%", workload="shape", estimate=-80, low=-82, high=-78, confidence=0.95, blocks=9, method="m"
+)  # fmt: skip
+
+
+def patching(setup: Setup) -> Hypothesis:
+    change = CodePatch(package="pack", version="1", diff="d")
+    return Hypothesis.model_validate(setup.hypothesis().model_dump() | {"change": change})
+
+
+def engaged(setup: Setup, folder: Path, calls: int = 5, modules: dict[str, str] | None = None) -> None:
+    """Both arms' processes, as they would tell; the arms run one stack."""
+    own = {"pack.mod": OURS.digests[PATH]} if modules is None else modules
+    for arm, seen in ((Arm.INCUMBENT, {"pack.mod": digest("as installed")}), (Arm.CANDIDATE, own)):
+        setup.engines[arm].info = INFO[Arm.INCUMBENT]
+        setup.witnesses[arm] = told(folder / arm, seen, {FUNCTION: (calls, 1000 * calls)})
+
+
+def test_code_that_runs_in_the_candidate_alone_is_proved_and_its_gain_is_predicted_first(
+    setup: Setup, tmp_path: Path
+) -> None:
+    engaged(setup, tmp_path)
+    evidence = measure_service(patching(setup), recall=known_noise, code=Code(OURS, ALONE))
+    assert [(p.arm, p.what, p.proved) for p in evidence.engagement] == [
+        (Arm.CANDIDATE, f"server.code.{PATH}", True),
+        (Arm.INCUMBENT, f"server.code.{PATH}", True),
+        (Arm.CANDIDATE, f"server.calls.{FUNCTION}", True),
+    ]
+    assert evidence.predicted is not None
+    assert evidence.predicted.alone_pct == (-82, -80, -78)
+    assert any(file.path.endswith("predicted.json") for file in evidence.files)
+
+
+def test_blocks_without_a_call_of_the_code_are_broken(setup: Setup, tmp_path: Path) -> None:
+    """The counters of these fakes stand still, so the code ran before the traffic and never under it."""
+    engaged(setup, tmp_path)
+    evidence = measure_service(patching(setup), recall=known_noise, code=Code(OURS))
+    judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
+    assert judged.outcome is Outcome.BROKEN
+    assert "no call" in judged.reason
+
+
+def test_on_a_gpu_calls_of_a_block_say_nothing_and_predict_nothing(setup: Setup, tmp_path: Path) -> None:
+    """A CUDA graph replays a kernel without a call, and a call takes the host as long as a launch does."""
+    engaged(setup, tmp_path)
+    setup.witnesses = {arm: replace(witness, device="cuda") for arm, witness in setup.witnesses.items()}
+    evidence = measure_service(patching(setup), recall=known_noise, code=Code(OURS, ALONE))
+    assert evidence.predicted is None
+    assert set(values(evidence, "code_calls", Arm.CANDIDATE)) == {None}
+    judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
+    assert "no call" not in judged.reason
+
+
+NOT_ENGAGED: dict[str, dict[str, object]] = {
+    "is `not imported`": {"modules": {}},
+    "should be `called`, is `never called`": {"calls": 0},
+    "should be": {"modules": {"pack.mod": digest("another file")}},
+}
+
+
+@pytest.mark.parametrize("said", NOT_ENGAGED)
+def test_code_that_was_laid_and_does_not_run_is_broken_before_any_traffic(
+    said: str, setup: Setup, tmp_path: Path
+) -> None:
+    engaged(setup, tmp_path, **NOT_ENGAGED[said])  # type: ignore[arg-type]
+    with pytest.raises(Broken, match=said):
+        measure_service(patching(setup), recall=known_noise, code=Code(OURS))
+    assert not any(engine.seen for engine in setup.engines.values())
+
+
+def test_an_incumbent_that_runs_the_candidates_code_is_broken(setup: Setup, tmp_path: Path) -> None:
+    engaged(setup, tmp_path)
+    setup.witnesses[Arm.INCUMBENT] = setup.witnesses[Arm.CANDIDATE]
+    with pytest.raises(Broken, match="no proof that the incumbent"):
+        measure_service(patching(setup), recall=known_noise, code=Code(OURS))
+
+
+def test_a_server_whose_weights_were_not_all_loaded_is_broken(setup: Setup, tmp_path: Path) -> None:
+    setup.witnesses[Arm.INCUMBENT] = told(tmp_path / "w", weights={"unused": [], "unfilled": ["model.layers.1.w"]})
+    with pytest.raises(Broken, match=r"`model\.layers\.1\.w`"):
+        measure_service(setup.hypothesis(), recall=known_noise)
+    assert not any(engine.seen for engine in setup.engines.values())
+
+
+def test_a_patch_that_does_not_fit_is_a_failed_build_with_the_reason(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.service_code.engine", lambda: Engine(Path("python"), {"sglang": "0.5.23"}, "x"))
+    monkeypatch.setattr("serving.overlay.installed_packages", list)
+    hypothesis = patching(setup)
+    assert isinstance(hypothesis.change, CodePatch)
+    assert "no package `pack`" in (build_patch(hypothesis, hypothesis.change).failure or "")
 
 
 def test_every_limit_of_a_scenario_can_be_cited(setup: Setup) -> None:
