@@ -21,11 +21,14 @@ def layers_of(blocks: tuple[Block, ...], whole: str) -> tuple[str, ...]:
 
 
 def decomposed(blocks: tuple[Block, ...], whole: str) -> Decomposition | None:
-    """What each layer adds to the change of the mean of `whole` over all blocks. None when it was not measured."""
+    """What each layer adds to the change of the mean of `whole` over all blocks.
+
+    None when it was not measured, or not all layers that the stack has were looked at (evidence of an older evaluator).
+    """
+    if not any(block.observable == UNEXPLAINED for block in blocks):
+        return None
     layers = layers_of(blocks, whole)
     ours, theirs = ({name: _mean(blocks, name, arm) for name in (whole, *layers)} for arm in Arm)
-    if not layers:
-        return None
     before, after = ours.pop(whole), theirs.pop(whole)
     return decompose(before, after, ours, theirs)
 

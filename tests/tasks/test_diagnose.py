@@ -103,6 +103,11 @@ def test_a_change_that_no_layer_shows_is_unexplained() -> None:
     assert "unexplained +30.0 ms" in finding.implies
 
 
+def test_evidence_in_which_not_every_layer_was_looked_at_is_not_told_apart() -> None:
+    blocks = [b for b in moved({"server_queue_ms": 30.0}, ttft_ms=32.0) if b.observable != "unexplained_ms"]
+    assert rules.where_time_went(service(blocks)) == []
+
+
 def test_without_a_layer_the_rest_is_called_open_and_not_unexplained() -> None:
     blocks = [
         b.model_copy(update={"value": None, "reason": "no metric"}) if b.observable == "server_prefill_ms" else b
