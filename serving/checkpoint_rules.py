@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serving.faults import Fault, error, warning
-from serving.model_facts import ModelFacts
+from serving.model_facts import ModelFacts, folder_of
 
 _FIELD = "model"
 
 
 def checkpoint_faults(model: str, facts: ModelFacts | None, quantization: str | None) -> Iterator[Fault]:
     """Faults of the checkpoint that a stack calls `model`; `facts` is its configuration, None where it is not known."""
-    folder = Path(model)
-    if folder.is_dir():
+    folder = folder_of(model)
+    if folder is not None:
         yield from _files(folder)
     if facts is None:
         message = f"`{model}` is no checkpoint on this machine and none whose sizes we ship: sizes are not checked"
         yield warning(_FIELD, message, "validate where the checkpoint is")
         return
     yield from _dense_pattern(facts)
-    if facts.model_type.startswith("glm5_next") and (folder / "config.json").is_file():
+    if facts.model_type.startswith("glm5_next") and folder is not None:
         yield from _glm5_next(facts)
     yield from _quantization(facts, quantization)
 

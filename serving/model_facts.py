@@ -88,19 +88,28 @@ class ModelFacts:
         return None if self.layers is None else self.layers - self.linear_layers
 
 
+def folder_of(model: str) -> Path | None:
+    """The folder on this machine that a stack's `model` names, or None where it names none."""
+    try:
+        folder = Path(model)
+        return folder if folder.is_dir() else None
+    except (OSError, ValueError):  # no name that a folder can have
+        return None
+
+
 def facts_of(model: str) -> ModelFacts | None:
     """The facts of a stack's `model`: of a checkpoint folder, of a tiny checkpoint, or of a model that we ship the sizes of.
 
     None for a name that says nothing here, such as one in a container. Raises BadInput for an unreadable configuration.
     """
-    folder = Path(model)
-    if (folder / "config.json").is_file():
+    folder = folder_of(model)
+    if folder is not None and (folder / "config.json").is_file():
         return _language_part(_read(folder / "config.json"), str(folder / "config.json"))
     if model in TINY:
         return _tiny(model)
-    name = re.sub(r"-(fp8|bf16|nvfp4|fp4|w8a8)$", "", folder.name.lower())
-    shipped = MODELS / f"{name}.json"
-    if shipped.is_file():
+    name = re.sub(r"-(fp8|bf16|nvfp4|fp4|w8a8)$", "", Path(model).name.lower())
+    shipped = next((path for path in MODELS.glob("*.json") if path.stem == name), None)
+    if shipped is not None:
         return _language_part(_read(shipped), f"serving/models/{shipped.name}")
     return None
 

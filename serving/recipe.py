@@ -75,7 +75,11 @@ def imported(document: Mapping[str, Any], wanted: str | None = None) -> Imported
     body["unmapped"] = unmapped.kept
     spec = validate(body, StackSpec, "the imported stack")
     notes = [_note(place, why) for place, why in unmapped.reasons.items()]
-    return Imported(spec, (*variant.notes, *notes))
+    renamed = [
+        warning(place, f"is read as `{name}`, its name in SGLang 0.5.23", "see whether it still means the same")
+        for place, name in unmapped.renamed.items()
+    ]
+    return Imported(spec, (*variant.notes, *renamed, *notes))
 
 
 def _role(part: RecipePart, recipe: Mapping[str, Any], unmapped: Unmapped) -> dict[str, Any]:
@@ -120,7 +124,7 @@ def _resources(
     )
     if part.gpus is not None and part.gpus != ranks:
         unmapped.add(f"{part.place}.gpus", part.gpus, f"the options ask for {ranks} ranks, each with a GPU")
-    made = {"gpus": ranks, "gpus_per_node": per_node if isinstance(per_node, int) else None}
+    made: dict[str, Any] = {"gpus": ranks, "gpus_per_node": per_node if isinstance(per_node, int) else None}
     if re.fullmatch(r"[a-z0-9-]+", kind):
         made |= {"gpu": kind, "gpu_memory_gb": GPU_MEMORY_GB.get(kind)}
     return {name: value for name, value in made.items() if value is not None}

@@ -40,10 +40,11 @@ _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 @dataclass
 class Unmapped:
-    """What could not be expressed, by its place in the recipe, and why."""
+    """What could not be expressed, by its place in the recipe, and why. `renamed`: options with another name now."""
 
     kept: dict[str, Any] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     def add(self, place: str, value: Any, why: str) -> None:
         last = place.rpartition(".")[2].upper()
@@ -119,7 +120,9 @@ def stated_arguments(part: RecipePart, unmapped: Unmapped) -> dict[str, Value]:
     options = known_arguments()
     for spelt, value in part.arguments.items():
         name, place = str(spelt).removeprefix("--").replace("_", "-"), f"{part.place}.{spelt}"
-        name, given = RENAMED.get(name, name), _value(value)
+        given = _value(value)
+        if name in RENAMED and given is not None:
+            name = unmapped.renamed[place] = RENAMED[name]
         if given is None or name in _IMPLIED:
             continue
         if refused := argument_name_fault(name):

@@ -24,7 +24,7 @@ def variant_of(document: Mapping[str, Any], wanted: str | None) -> Variant:
 
     Raises BadInput for a name that there is not, and for alternatives that do not fit each other.
     """
-    found = _variants(document)
+    found = _variants(_with_text_keys(document))
     if wanted is not None and wanted not in found:
         known = ", ".join(f"`{name}`" for name in found if name)
         hint = f"there are {known}" if known else "the recipe has no variants: leave the option away"
@@ -42,6 +42,13 @@ def variant_of(document: Mapping[str, Any], wanted: str | None) -> Variant:
             warning("sweep", f"the first point of the sweep was taken: {values}", "write out another one by hand")
         )
     return Variant(chosen, tuple(notes))
+
+
+def _with_text_keys(part: Any) -> Any:
+    """YAML lets a key be a number; here each is a name."""
+    if isinstance(part, dict):
+        return {str(key): _with_text_keys(value) for key, value in part.items()}
+    return [_with_text_keys(value) for value in part] if isinstance(part, list) else part
 
 
 def _variants(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -32,6 +32,7 @@ REFUSED_ARGUMENTS = {
     **dict.fromkeys(("disaggregation-bootstrap-port", "prometheus-port", "prometheus-host"), _PORT),
     **dict.fromkeys(("encoder-urls", "prefill", "decode", "worker-urls"), _PEERS),
     "is-embedding": _NO_TEXT,
+    "kv-events-config": "publishes on an address of its own, which no part of a stack looks after",
     **dict.fromkeys(("mini-lb", "enable-igw", "log-dir"), "is not a way in which infra-agent runs the router"),
 }
 

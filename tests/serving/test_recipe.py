@@ -94,6 +94,11 @@ def test_what_cannot_be_expressed_is_kept_with_a_warning_each_and_no_secret(made
     assert "not wired" in told["backend.sglang_config.decode.enable-linear-replayssm"].message
 
 
+def test_an_option_of_an_earlier_release_is_read_under_its_new_name_and_said(made: Imported) -> None:
+    place = "backend.sglang_config.decode.nsa-decode-backend"
+    assert ["`dsa-decode-backend`" in note.message for note in made.notes if note.field == place] == [True]
+
+
 def test_simulated_acceptance_is_a_trap_of_measuring(made: Imported) -> None:
     trap = next(note for note in made.notes if note.field.endswith("SGLANG_SIMULATE_ACC_LEN"))
     assert "no evidence of accuracy" in trap.message
