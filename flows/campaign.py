@@ -8,7 +8,7 @@ from flows.artifacts import publish_campaign
 from flows.experiment import run_experiment
 from flows.pools import cancel_children
 from serving.home import located
-from tasks.campaign import CampaignReport, load_campaign, read_catalogue, report, still_open
+from tasks.campaign import CampaignReport, load_campaign, read_catalogue, report, started, still_open
 from tasks.ledger import Ledger, default_url
 from tasks.opening import new_experiment
 from tasks.records import Experiment
@@ -34,7 +34,7 @@ def run_campaign(campaign: str, ledger_url: str | None = None) -> CampaignReport
     was_open = still_open(catalogue, Ledger(url).read())
     ended: list[Experiment] = []
     for hypothesis in was_open:
-        if asked.budget.ended(len(ended), time.monotonic() - began):
+        if asked.budget.ended(len(started(ended)), time.monotonic() - began):
             break
         ended.append(run_experiment(new_experiment(hypothesis, url), url))
     return publish_campaign(report(asked, catalogue, was_open, ended, time.monotonic() - began))

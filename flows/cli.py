@@ -15,7 +15,7 @@ from flows.stack_command import stack
 from flows.stack_running import COMMANDS as STACK_COMMANDS
 from serving.errors import BadInput, Broken, InfraAgentError
 
-EXIT = {"PASSED": 0, "REJECTED": 1, "INCONCLUSIVE": 3, "BROKEN": 4}
+EXIT = {"PASSED": 0, "REJECTED": 1, "REFUSED": 1, "INCONCLUSIVE": 3, "BROKEN": 4}
 BAD_INPUT, BROKEN = 2, 4
 RUNGS = ["static", "numerics", "microbench", "overlap", "engine", "service"]
 LEDGER = click.option(
@@ -29,7 +29,7 @@ def cli() -> None:
     """Improve an LLM serving stack one hypothesis at a time.
 
     \b
-    Exit status: 0 passed, 1 rejected, 2 bad input or usage, 3 inconclusive, 4 broken.
+    Exit status: 0 passed, 1 rejected or refused, 2 bad input or usage, 3 inconclusive, 4 broken.
     """
 
 
@@ -76,7 +76,7 @@ def ledger() -> None:
 )
 @LEDGER
 def ledger_list(criteria: Path | None, ledger_url: str | None) -> None:
-    """One line per attempt, oldest first; damaged objects are named."""
+    """One line per attempt, oldest first, then what was refused before a build; damaged objects are named."""
     from flows.commands import list_ledger
 
     list_ledger(ledger_url, criteria)

@@ -14,14 +14,16 @@ from serving.errors import BadInput, Broken
 from serving.home import home
 from tasks.block_tables import block_tables
 from tasks.brief import brief
+from tasks.challenge import challenge
 from tasks.check import check
-from tasks.history import attempts, latest
+from tasks.history import attempts, latest, refusals
 from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger, default_url
-from tasks.opening import new_experiment
+from tasks.opening import new_experiment, refuse
+from tasks.past import past_of
 from tasks.records import Experiment, Record, Rung
 from tasks.rejudge import fits, load_any_criteria, rejudge, rejudge_all, rules_under
-from tasks.report import change, figure, place_of, plan_text, verdict_text
+from tasks.report import change, figure, place_of, plan_text, refusal_line, refusal_text, verdict_text
 from tasks.rules import rules_of
 from tasks.schemas import schemas
 from tasks.service_arms import check_edit
@@ -36,17 +38,25 @@ def run_hypothesis(
     json_file: Path | None,
     ledger_url: str | None,
 ) -> str | None:
-    """Plan, and unless `only_plan`, run. Raises `BadInput` before anything is recorded."""
+    """Plan, and unless `only_plan`, challenge and run. Raises `BadInput` before anything is recorded."""
     if budget_s is not None and not math.isfinite(budget_s):
         raise BadInput(f"`{budget_s}` is no budget", "give seconds, such as --budget-s 600")
     hypothesis = load_hypothesis(path)
     check_writable(json_file)
     url = ledger_url or default_url()
+    refusal = None if only_plan else refuse(hypothesis, url)
+    if refusal is not None:
+        click.echo(refusal_text(refusal))
+        write(json_file, refusal)
+        return "REFUSED"
     experiment = new_experiment(hypothesis, url, Rung(upto) if upto else None, budget_s)
     plan = experiment.plan
     check_edit(hypothesis)
     if only_plan:
         click.echo(plan_text(plan))
+        refusal = challenge(hypothesis, past_of(Ledger(url)))
+        if refusal is not None:
+            click.echo(f"it would be refused: {refusal.reason}: {refusal.says}\nhint: {refusal.hint}", err=True)
         write(json_file, plan)
         return None
     click.echo(plan_text(plan), err=True)
@@ -55,6 +65,8 @@ def run_hypothesis(
     click.echo(verdict_text(ended))
     click.echo(f"ledger: {url}\nshow: infra-agent ledger show {hypothesis.id[:12]}   Prefect UI: make ui", err=True)
     write(json_file, ended)
+    if ended.refusal is not None:
+        return "REFUSED"
     if ended.verdict is None:
         raise Broken("the flow ended without a verdict", "see the log above; this is a defect of infra-agent")
     return ended.verdict.outcome.value
@@ -107,7 +119,7 @@ def check_target(rung: str, target: Path, json_file: Path | None) -> str:
 
 
 def list_ledger(ledger_url: str | None, criteria: Path | None = None) -> None:
-    """Print one line per attempt, and each damaged object; with criteria, the verdicts that would change under them."""
+    """Print attempts, refusals and damaged objects, a line each; with criteria, the verdicts that would change."""
     contents = Ledger(ledger_url or default_url()).read()
     found = attempts(contents)
     if criteria is not None:
@@ -124,6 +136,8 @@ def list_ledger(ledger_url: str | None, criteria: Path | None = None) -> None:
             outcome = experiment.verdict.outcome if experiment.verdict else "no verdict"
             asked = experiment.hypothesis
             click.echo(f"{asked.id[:12]}  {experiment.attempt}  {outcome:<12}  {asked.question:<18}  {asked.title}")
+        for refusal in refusals(contents):
+            click.echo(refusal_line(refusal))
     for damage in contents.damaged:
         click.echo(f"damaged: `{damage.path}`: {damage.reason}", err=True)
 
@@ -151,9 +165,14 @@ def judge_again(prefix: str, criteria: Path | None, json_file: Path | None, ledg
 
 
 def show_experiment(prefix: str, in_brief: bool, json_file: Path | None, ledger_url: str | None) -> None:
-    """Print the latest attempt. Raises `BadInput` for an unknown or ambiguous id."""
+    """Print the latest attempt, or why there is none. Raises `BadInput` for an unknown or ambiguous id."""
     check_writable(json_file)
     book = Ledger(ledger_url or default_url())
+    refused = refusals(book.read(prefix)) if prefix else []
+    if refused and not attempts(book.read(prefix)) and len({refusal.hypothesis.id for refusal in refused}) == 1:
+        click.echo(refusal_text(refused[-1]))
+        write(json_file, refused[-1])
+        return
     experiment = latest(book, prefix)
     if in_brief:
         click.echo(brief(experiment))
@@ -162,6 +181,8 @@ def show_experiment(prefix: str, in_brief: bool, json_file: Path | None, ledger_
     click.echo(verdict_text(experiment))
     for other in attempts(book.read(experiment.hypothesis_id))[:-1]:
         click.echo(f"  earlier attempt: {other.attempt} {other.verdict.outcome if other.verdict else 'no verdict'}")
+    for refusal in refusals(book.read(experiment.hypothesis_id)):
+        click.echo(f"  refused when asked again: {refusal.reason}: {refusal.says}")
     click.echo(plan_text(experiment.plan))
     for evidence in experiment.evidence:
         click.echo(

@@ -10,9 +10,10 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.pools import run_on_pool
 from serving.errors import BadInput
+from tasks.opening import admit
 from tasks.plan import stage_pools
 from tasks.records import Experiment
-from tasks.stages import open_experiment, run_stage
+from tasks.stages import run_stage
 
 PROFILES = ("local", "pools")
 
@@ -27,7 +28,7 @@ def profile() -> str:
 
 def stage(name: str, experiment: Experiment, ledger_url: str, pool: str | None = None) -> Experiment:
     if name == "propose":
-        return open_experiment(experiment, ledger_url)
+        return admit(experiment, ledger_url)
     return run_stage(name, experiment, ledger_url, pool)
 
 

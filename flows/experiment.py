@@ -1,7 +1,7 @@
 """One hypothesis from proposal to verdict: propose → build → cheap microbench → targeted validation → full deployment.
 
 Each stage gives the experiment back with what it found. The first verdict ends it, so a question that a compiler can
-answer never waits for a deployment.
+answer never waits for a deployment. What is not worth a build is refused before one.
 """
 
 from prefect import flow
@@ -15,6 +15,8 @@ from tasks.records import Experiment
 def climb(experiment: Experiment, ledger_url: str) -> Experiment:
     """Raises `Broken` when the ledger cannot be written; every other fault of ours is a BROKEN verdict."""
     proposed = dispatch("propose", experiment, ledger_url)
+    if proposed.refusal:
+        return publish(proposed)
 
     built = dispatch("build", proposed, ledger_url)
     if built.verdict:

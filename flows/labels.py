@@ -14,9 +14,10 @@ def stage_tags(experiment: Experiment, stage: str, pool: str) -> list[str]:
 
 
 def experiment_tags(experiment: Experiment) -> list[str]:
-    """Question, rungs with evidence, and the outcome once there is one."""
+    """Question, rungs with evidence, and the outcome or the reason for a refusal once there is one."""
     tags = [f"question:{experiment.hypothesis.question}"]
     tags += dict.fromkeys(f"rung:{evidence.rung}" for evidence in experiment.evidence)
+    tags += [f"refused:{experiment.refusal.reason}"] if experiment.refusal else []
     return [*tags, f"outcome:{experiment.verdict.outcome}"] if experiment.verdict else tags
 
 

@@ -54,14 +54,24 @@ def engine_folder() -> Path:
 
 def version_in_engine(package: str) -> str | None:
     """Version of a package in the engine environment; None without such an environment, or without the package in it."""
-    site = _site_packages(engine_folder())
-    found = next(iter(importlib.metadata.distributions(name=package, path=site)), None) if site else None
+    found = _in_engine(package)
     return found.version if found else None
 
 
 def installed_packages() -> list[Path]:
     """The folders of the engine environment that its packages are installed in; none without such an environment."""
     return [Path(folder) for folder in _site_packages(engine_folder())]
+
+
+def files_in_engine(package: str) -> frozenset[str] | None:
+    """What the package installs in the engine environment, as paths; None without one, or without the package in it."""
+    found = _in_engine(package)
+    return frozenset(path.as_posix() for path in found.files or ()) if found else None
+
+
+def _in_engine(package: str) -> importlib.metadata.Distribution | None:
+    site = _site_packages(engine_folder())
+    return next(iter(importlib.metadata.distributions(name=package, path=site)), None) if site else None
 
 
 def _site_packages(folder: Path) -> list[str]:

@@ -15,7 +15,13 @@ def _verify(s: Setting) -> bool:
 
 
 def _decode_backend(s: Setting) -> str:
-    return s.text("linear-attn-decode-backend", s.text("linear-attn-backend", "triton"))
+    """FlashKDA for all phases decodes with Triton."""
+    backend = s.text("linear-attn-backend", "triton")
+    return s.text("linear-attn-decode-backend", "triton" if backend == "flashkda" else backend)
+
+
+def _no_linear_layers(s: Setting) -> bool:
+    return s.model is not None and s.model.linear_layers == 0
 
 
 _ONE = "keep one of the two"
@@ -68,11 +74,20 @@ RULES: tuple[Rule, ...] = (
          "without speculative decoding nothing is verified", "state `speculative-algorithm`", _ATTENTION),
     Rule("mamba-ssm-dtype", "doubtful", lambda s: _verify(s) and s.text("mamba-ssm-dtype") != "float32",
          "ReplaySSM in verification expects a float32 state", "validate accuracy on long sequences", _ATTENTION),
+    *(Rule(name, "ignored", lambda s, name=name: s.on(name) and _no_linear_layers(s),  # type: ignore[misc]
+           "the model has no linear attention", "take it away", "mem_cache/memory_pool.py")
+      for name in ("enable-linear-replayssm", "enable-linear-replayssm-spec")),
+    Rule("linear-attn-decode-backend", "rejected", lambda s: s.text("linear-attn-decode-backend") == "flashkda",
+         "FlashKDA is for prefill alone", "state it as `linear-attn-prefill-backend`", _ATTENTION),
     Rule("linear-replayssm-cache-len", "ignored",
          stated_without("enable-linear-replayssm", "enable-linear-replayssm-spec"), "ReplaySSM is off", _DROP, _ATTENTION),
     Rule("linear-replayssm-cache-len", "rejected", lambda s: s.size("linear-replayssm-cache-len") < 1,
          "the ring needs one step at least", "state 1 or more", _ATTENTION),
     # Caches
+    Rule("schedule-policy", "ignored",
+         lambda s: s.on("disable-radix-cache") and s.text("schedule-policy") in ("lpm", "dfs-weight"),
+         "it orders by cached prefixes, and without them requests are served as they came", _ONE,
+         "managers/schedule_policy.py"),
     Rule("enable-hierarchical-cache", "rejected",
          lambda s: s.on("enable-hierarchical-cache") and s.on("disable-radix-cache"),
          "it is a tier of the prefix cache, which `disable-radix-cache` takes away", _ONE, _CACHE),
@@ -136,6 +151,8 @@ RULES: tuple[Rule, ...] = (
     Rule("language-model-only", "rejected",
          lambda s: s.on("language-model-only") and (s.mode != "null" or s.on("language-only")),
          "it takes multimodal input away, and excludes encode and disaggregation", _DROP, "arg_groups/model_hook.py"),
+    *(Rule(f"disaggregation-{name}", "ignored", lambda s: s.mode == "null", "prefill and decode are one server",
+           "take it away", _DISAGGREGATION) for name in ("transfer-backend", "ib-device")),
     Rule("disaggregation-ib-device", "ignored",
          lambda s: s.text("disaggregation-transfer-backend") == "mooncake_tcp", "TCP uses no RDMA device",
          "state the backend `mooncake`, or take it away", _DISAGGREGATION),

@@ -16,7 +16,7 @@ from tasks.history import attempts
 from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Contents
 from tasks.plan import make_plan
-from tasks.records import Digest, Experiment, Hypothesis, Outcome, Record, Text
+from tasks.records import Digest, Experiment, Hypothesis, Outcome, Record, Refusal, RefusedFor, Text
 
 
 class BudgetPart(BaseModel):
@@ -74,14 +74,25 @@ class Trial(Record):
     reason: str
 
 
+class Challenged(Record):
+    """A hypothesis that was refused before a build, so that no evidence speaks for or against it."""
+
+    hypothesis_id: Digest
+    title: Text
+    reason: RefusedFor
+    says: Text
+
+
 class CampaignReport(Record):
-    """`device_s`: seconds that GPUs were held, None if unknown. `left`: open hypotheses that a budget kept from starting."""
+    """`refused`: files that hold no hypothesis. `challenged`: hypotheses that are not worth a build. `left`: open ones
+    that a budget kept from starting. `device_s`: seconds that GPUs were held, None if unknown."""
 
     title: Text
     trials: tuple[Trial, ...]
     decided_before: int
     left: tuple[Text, ...]
     refused: tuple[Refused, ...]
+    challenged: tuple[Challenged, ...] = ()
     ended_by: Text
     wall_s: float
     device_s: float | None
@@ -137,16 +148,28 @@ def report(
 ) -> CampaignReport:
     """What came of the campaign. `was_open`: what it could try, of which it tried the first `len(ended)`."""
     left = tuple(hypothesis.title for hypothesis in was_open[len(ended) :])
+    tried = started(ended)
     return CampaignReport(
         title=campaign.title,
-        trials=tuple(_trial(experiment) for experiment in ended),
+        trials=tuple(_trial(experiment) for experiment in tried),
         decided_before=len(catalogue.hypotheses) - len(was_open),
         left=left,
         refused=catalogue.refused,
-        ended_by=(campaign.budget.ended(len(ended), wall_s) or "a budget") if left else "nothing was left to try",
+        challenged=tuple(_challenged(experiment.refusal) for experiment in ended if experiment.refusal),
+        ended_by=(campaign.budget.ended(len(tried), wall_s) or "a budget") if left else "nothing was left to try",
         wall_s=wall_s,
         device_s=total(cost_of(experiment) for experiment in ended).device_s,
     )
+
+
+def started(ended: Sequence[Experiment]) -> tuple[Experiment, ...]:
+    """Those that were not refused: only they count against a budget of experiments."""
+    return tuple(experiment for experiment in ended if experiment.refusal is None)
+
+
+def _challenged(refusal: Refusal) -> Challenged:
+    asked = refusal.hypothesis
+    return Challenged(hypothesis_id=asked.id, title=asked.title, reason=refusal.reason, says=refusal.says)
 
 
 def _trial(experiment: Experiment) -> Trial:
@@ -168,7 +191,8 @@ def report_text(report: CampaignReport) -> str:
         f"## Campaign: {report.title}",
         "",
         f"tried {len(report.trials)}: {counts}  ",
-        f"decided before: {report.decided_before}, left: {len(report.left)}, refused: {len(report.refused)}  ",
+        f"decided before: {report.decided_before}, left: {len(report.left)}, refused: {len(report.refused)}, "
+        f"refused before a build: {len(report.challenged)}  ",
         f"ended by: {report.ended_by}  ",
         f"wall time: {report.wall_s:.1f} s, device time: {device}",
         "",
@@ -177,5 +201,9 @@ def report_text(report: CampaignReport) -> str:
         f"- **{t.outcome or 'no verdict'}** {t.title} (`{t.hypothesis_id[:12]}`): {t.reason}" for t in report.trials
     ]
     lines += [f"- left: {title}" for title in report.left]
+    lines += [
+        f"- refused before a build: {c.title} (`{c.hypothesis_id[:12]}`): {c.reason}: {c.says}"
+        for c in report.challenged
+    ]
     lines += [f"- refused: `{refused.file}`: {refused.message}" for refused in report.refused]
     return "\n".join(lines)

@@ -16,10 +16,11 @@ from serving.errors import Broken
 from serving.home import located
 from tasks.hypothesis_file import load_hypothesis
 from tasks.microbench import gpu
+from tasks.opening import admit
 from tasks.plan import make_plan
 from tasks.records import Experiment, Outcome, Record, Text
 from tasks.report import verdict_text
-from tasks.stages import open_experiment, run_stage
+from tasks.stages import run_stage
 
 STAGES = ("build", "microbench", "validate", "deploy")
 
@@ -78,7 +79,8 @@ def run_golden(step: GoldenStep, say: Callable[[str], None]) -> GoldenResult:
         ended = _run(located(step.hypothesis), f"file://{folder}/ledger")
     verdict = ended.verdict
     if verdict is None or (verdict.outcome is Outcome.BROKEN and step.outcome is not Outcome.BROKEN):
-        why = verdict.reason if verdict else "it ended without a verdict"
+        refused = f"it was refused: {ended.refusal.says}" if ended.refusal else "it ended without a verdict"
+        why = verdict.reason if verdict else refused
         raise Broken(f"the golden experiment `{step.name}` is broken: {why}", "repair this before anything is judged")
     text = verdict_text(ended)
     missing = [pattern for pattern in step.says if not re.search(pattern, text)]
@@ -104,8 +106,8 @@ def _run(path: Path, ledger_url: str) -> Experiment:
     hypothesis = load_hypothesis(path)
     plan = make_plan(hypothesis)
     experiment = Experiment(hypothesis_id=hypothesis.id, attempt="golden", hypothesis=hypothesis, plan=plan)
-    experiment = open_experiment(experiment, ledger_url)
+    experiment = admit(experiment, ledger_url)
     for stage in STAGES:
-        if experiment.verdict is None:
+        if experiment.verdict is None and experiment.refusal is None:
             experiment = run_stage(stage, experiment, ledger_url)
     return experiment

@@ -6,7 +6,7 @@ from serving.errors import BadInput, Broken
 from tasks.hypothesis import TIMED
 from tasks.ledger import KINDS, Contents, Entry, Ledger
 from tasks.noise import Noise, noise_key
-from tasks.records import Build, Evidence, Experiment, Hypothesis, Plan, Record, Rung, Verdict
+from tasks.records import Build, Evidence, Experiment, Hypothesis, Plan, Record, Refusal, Rung, Verdict
 
 
 def attempts(contents: Contents) -> list[Experiment]:
@@ -29,6 +29,12 @@ def view(entries: list[Entry]) -> Experiment | None:
         if isinstance(record, Build | Evidence | Verdict):
             experiment = experiment.with_record(record)
     return experiment
+
+
+def refusals(contents: Contents) -> list[Refusal]:
+    """What was refused before a build, oldest first."""
+    found = [entry for entry in contents.entries if entry.kind == "refusal"]
+    return [Refusal.model_validate(entry.record) for entry in sorted(found, key=lambda e: e.written_at)]
 
 
 def latest(ledger: Ledger, prefix: str) -> Experiment:

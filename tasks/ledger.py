@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from serving.errors import BadInput, Broken
 from serving.home import home
 from tasks.noise import Noise
-from tasks.records import Build, Evidence, Hypothesis, Plan, Record, Text, Verdict, digest
+from tasks.records import Build, Evidence, Hypothesis, Plan, Record, Refusal, Text, Verdict, digest
 
 KINDS: dict[str, type[Record]] = {
     "hypothesis": Hypothesis,
@@ -28,6 +28,7 @@ KINDS: dict[str, type[Record]] = {
     "evidence": Evidence,
     "verdict": Verdict,
     "noise": Noise,
+    "refusal": Refusal,
 }
 PROTOCOLS = ("file", "s3", "gs", "abfs", "memory")
 FOLDER_CHARS = 16  # of the hypothesis id, as the folder name

@@ -33,12 +33,14 @@ from tasks.hypothesis import (
     Text,
     digest,
 )
+from tasks.refusal import Refusal, RefusedFor
 
 __all__ = [
     "RECORDS", "Arm", "Block", "Build", "Change", "Check", "CodePatch", "Criterion", "Digest", "Engagement", "Environment",
     "Evidence", "Experiment", "FileRef", "Finding", "Hypothesis", "Interval", "KernelCandidate", "KernelTarget", "Locus",
-    "LocusKind", "Outcome", "Plan", "Prediction", "Question", "Record", "RoleEdit", "Rung", "Scalar", "ServiceGain",
-    "StackEdit", "StackTarget", "Step", "Target", "Text", "Verdict", "digest",
+    "LocusKind", "Outcome", "Plan", "Prediction", "Question", "Record", "Refusal",
+    "RefusedFor", "RoleEdit", "Rung", "Scalar", "ServiceGain", "StackEdit",
+    "StackTarget", "Step", "Target", "Text", "Verdict", "digest",
 ]  # fmt: skip
 
 
@@ -140,6 +142,7 @@ class Experiment(Record):
     build: Build | None = None
     evidence: tuple[Evidence, ...] = ()
     verdict: Verdict | None = None
+    refusal: Refusal | None = None
 
     def of(self, rung: Rung) -> Evidence | None:
         """The first evidence of a rung."""
@@ -184,5 +187,6 @@ RECORDS: dict[str, type[Record]] = {
         StackEdit,
         KernelCandidate,
         CodePatch,
+        Refusal,
     )
 }

@@ -2,7 +2,7 @@
 
 from tasks.hypothesis import TIMED
 from tasks.prediction_table import prediction_lines
-from tasks.records import Evidence, Experiment, Finding, Interval, Plan
+from tasks.records import Evidence, Experiment, Finding, Interval, Plan, Refusal
 
 Row = dict[str, str]
 LARGE = 100.0  # from this ratio on, percent is harder to read than a factor
@@ -47,6 +47,8 @@ def plan_text(plan: Plan) -> str:
 def verdict_text(experiment: Experiment) -> str:
     """The end of an experiment for the terminal."""
     verdict = experiment.verdict
+    if experiment.refusal is not None:
+        return refusal_text(experiment.refusal)
     if verdict is None:
         return f"{experiment.hypothesis.title}\n  no verdict yet"
     lines = [
@@ -72,10 +74,32 @@ def verdict_text(experiment: Experiment) -> str:
     return "\n".join(lines)
 
 
+def refusal_line(refusal: Refusal) -> str:
+    """A refusal in a list of attempts."""
+    asked = refusal.hypothesis
+    return f"{asked.id[:12]}  {'REFUSED':<36}  {asked.question:<18}  {asked.title}: {refusal.reason}: {refusal.says}"
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """Why a hypothesis was refused, for the terminal."""
+    asked = refusal.hypothesis
+    return "\n".join([
+        f"REFUSED  {asked.title}",
+        f"  question: {asked.question}",
+        f"  reason: {refusal.reason}: {refusal.says}",
+        f"  hint: {refusal.hint}",
+        "  nothing was built and nothing was run, so this says nothing about whether it is true",
+        f"  id: {asked.id[:16]}",
+    ])  # fmt: skip
+
+
 def summary(experiment: Experiment) -> str:
     """Markdown for the summary artifact."""
     verdict = experiment.verdict
     asked = experiment.hypothesis
+    if experiment.refusal is not None:
+        said = experiment.refusal
+        return f"## REFUSED: {asked.title}\n\n**Reason:** {said.reason}: {said.says}  \n**Hint:** {said.hint}"
     lines = [f"## {verdict.outcome if verdict else 'no verdict'}: {asked.title}", ""]
     if verdict:
         lines += [f"**Reason:** {verdict.reason}", ""]

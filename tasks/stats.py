@@ -3,10 +3,10 @@
 from collections import Counter
 
 from tasks.accounting import cost_of, total
-from tasks.history import attempts
+from tasks.history import attempts, refusals
 from tasks.ledger import Contents
 from tasks.noise import Noise, smallest_detectable_pct
-from tasks.records import Experiment
+from tasks.records import Experiment, Refusal
 
 JUDGED = ("PASSED", "REJECTED", "INCONCLUSIVE")
 ALPHA, PAIRS = 0.05, (8, 16, 32)
@@ -15,7 +15,7 @@ ALPHA, PAIRS = 0.05, (8, 16, 32)
 def statistics_text(contents: Contents) -> str:
     """Counts by outcome (BROKEN apart: it says nothing about a hypothesis), costs of everything, noise by environment."""
     found = attempts(contents)
-    lines = [*_outcomes(found), *_costs(found)]
+    lines = [*_outcomes(found), _refused(refusals(contents)), *_costs(found)]
     noises = [Noise.model_validate(entry.record) for entry in contents.entries if entry.kind == "noise"]
     lines += [line for noise in noises for line in noise_lines(noise)]
     lines.append(f"damaged objects: {len(contents.damaged)}")
@@ -46,6 +46,13 @@ def _outcomes(found: list[Experiment]) -> list[str]:
         f"broken: {outcomes['BROKEN']}, without a verdict: {outcomes['no verdict']}",
         "rungs run: " + (", ".join(f"{rung} {n}" for rung, n in sorted(rungs.items())) or "none"),
     ]
+
+
+def _refused(found: list[Refusal]) -> str:
+    """Refusals apart: no evidence speaks for or against them."""
+    reasons = Counter(refusal.reason.value for refusal in found)
+    named = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items()))
+    return f"refused before a build: {len(found)}" + (f" ({named})" if named else "")
 
 
 def _costs(found: list[Experiment]) -> list[str]:

@@ -24,6 +24,15 @@ from tasks.records import (
 ENVIRONMENT = Environment(facts={"triton": "3.8.0", "cpu": "example"})
 
 
+PREDICTIONS = {
+    Question.LESS_WORK: Prediction(observable="warp_instructions", direction="down", size=10, unit="%"),
+    Question.FEWER_BYTES: Prediction(observable="unique_bytes", direction="down", size=10, unit="%"),
+    Question.SAME_RESULTS: Prediction(observable="out_rel_error", direction="same", size=0, unit="1"),
+    Question.FASTER_KERNEL: Prediction(observable="time_us", direction="down", size=10, unit="%"),
+    Question.BETTER_SERVICE: Prediction(observable="itl_p95_ms", direction="down", size=5, unit="%"),
+}
+
+
 def kernel_hypothesis(question: Question = Question.LESS_WORK, **changes: object) -> Hypothesis:
     fields: dict[str, object] = {
         "title": "hoist the gate",
@@ -31,8 +40,8 @@ def kernel_hypothesis(question: Question = Question.LESS_WORK, **changes: object
         "target": KernelTarget(problem="kda_decode", incumbent_digest=digest("incumbent")),
         "change": KernelCandidate(source_name="hoist.py", source="def run(): ..."),
         "question": question,
-        "prediction": Prediction(observable="warp_instructions", direction="down", size=10, unit="%"),
-        "mechanism": "fewer MUFU",
+        "prediction": PREDICTIONS.get(question, PREDICTIONS[Question.LESS_WORK]),
+        "mechanism": "fewer MUFU in each program",
         "origin": "person",
     }
     return Hypothesis.model_validate(fields | changes)
@@ -45,7 +54,7 @@ def stack_hypothesis(question: Question = Question.BETTER_SERVICE) -> Hypothesis
         target=StackTarget(stack="stack.yaml", scenario="scenario.yaml", incumbent_digest=digest("spec")),
         change=StackEdit(roles={"server": RoleEdit(arguments={"chunked-prefill-size": 64})}),
         question=question,
-        prediction=Prediction(observable="itl_ms_p95", direction="down", size=5, unit="%"),
+        prediction=PREDICTIONS[Question.BETTER_SERVICE],
         mechanism="shorter prefill forwards",
         origin="person",
     )

@@ -14,9 +14,9 @@ from flows.campaign_command import run_campaign_file
 from serving.errors import Broken
 from serving.home import REPOSITORY
 from tasks import stages
-from tasks.campaign import CampaignReport
+from tasks.campaign import CampaignReport, report_text
 from tasks.ledger import Ledger
-from tasks.records import Build, Experiment, Outcome
+from tasks.records import Build, Experiment, Outcome, RefusedFor
 
 pytestmark = [
     pytest.mark.flow,
@@ -40,6 +40,7 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     written = written.replace("../hoist_gate.py", str(KDA / "hoist_gate.py"))
     for title in "012":
         document = yaml.safe_load(written) | {"title": title}
+        document["change"]["launch"] = {"num_warps": 2 ** int(title)}
         (tmp_path / f"{title}.yaml").write_text(yaml.safe_dump(document))
     path = tmp_path / "campaign.yaml"
     path.write_text(yaml.safe_dump({"title": "night", "hypotheses": ["[0-9].yaml"], "budget": {"experiments": 2}}))
@@ -75,3 +76,13 @@ def test_the_command_prints_the_report_and_says_when_something_broke(
     assert "**BROKEN** 0" in capsys.readouterr().out
     report = CampaignReport.model_validate_json((tmp_path / "report.json").read_text())
     assert [trial.title for trial in report.trials] == ["0", "1"]
+
+
+def test_what_the_challenger_refuses_is_counted_apart_and_spends_no_budget(campaign: Path, tmp_path: Path) -> None:
+    document = yaml.safe_load((tmp_path / "1.yaml").read_text())
+    (tmp_path / "1.yaml").write_text(yaml.safe_dump(document | {"mechanism": "It is faster."}))
+    report = run_campaign(str(campaign), f"file://{tmp_path}/ledger")
+    assert tried(report) == [("0", Outcome.BROKEN), ("2", Outcome.REJECTED)]
+    assert [(one.title, one.reason) for one in report.challenged] == [("1", RefusedFor.EMPTY_MECHANISM)]
+    assert (report.count(Outcome.REJECTED), report.left, report.refused) == (1, (), ())
+    assert "- refused before a build: 1 (" in report_text(report)

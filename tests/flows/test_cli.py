@@ -13,6 +13,7 @@ from serving.faults import error, warning
 from serving.home import REPOSITORY
 from tasks.decide import broken
 from tasks.ledger import Ledger
+from tasks.records import Refusal
 
 PROBLEM = REPOSITORY / "kernels" / "kda_decode"
 HOIST = (
@@ -291,3 +292,39 @@ def test_a_missing_stack_or_recipe_is_bad_input(
     code, out, err = run(capsys, monkeypatch, "stack", command, "nowhere.yaml")
     assert (code, out) == (2, "")
     assert "error: no such file: `nowhere.yaml`" in err
+
+
+def test_a_refused_hypothesis_is_exit_1_with_reason_and_hint_and_is_in_the_ledger(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.commands._run_flow", lambda *_: pytest.fail("something ran"))
+    text, told = HOIST.replace("hoist_gate.py}", "incumbent.py}"), tmp_path / "refusal.json"
+    status, out, err = run(capsys, monkeypatch, "run", written(tmp_path, text), "--plan")
+    assert (status, out.startswith("plan for")) == (0, True)
+    assert "it would be refused: no change: " in err
+    status, out, _ = run(capsys, monkeypatch, "run", written(tmp_path, text), "--json", str(told))
+    assert status == 1
+    assert out.startswith("REFUSED  Norms and gate once per head")
+    assert "reason: no change: " in out
+    assert "hint: " in out
+    refusal = Refusal.model_validate_json(told.read_text())
+    id_ = refusal.hypothesis.id[:12]
+    status, out, _ = run(capsys, monkeypatch, "ledger", "list")
+    assert status == 0
+    assert out.startswith(id_)
+    assert "REFUSED" in out
+    assert "no change" in out
+    status, out, _ = run(capsys, monkeypatch, "ledger", "show", id_)
+    assert status == 0
+    assert "nothing was built" in out
+    assert "refused before a build: 1 (no change 1)" in run(capsys, monkeypatch, "ledger", "stats")[1]
+
+
+def test_a_question_that_no_rung_answers_is_refused_and_a_plan_for_it_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, HOIST.replace("less emitted work", "more overlap"))
+    status, out, _ = run(capsys, monkeypatch, "run", path)
+    assert status == 1
+    assert "wrong question" in out
+    assert run(capsys, monkeypatch, "run", path, "--plan")[0] == 2

@@ -12,10 +12,10 @@ from prefect.exceptions import TerminationSignal
 from flows.experiment import run_experiment
 from serving.errors import Broken
 from tasks import stages
-from tasks.history import latest
+from tasks.history import attempts, latest, refusals
 from tasks.ledger import Ledger
 from tasks.plan import make_plan
-from tasks.records import Arm, Build, Evidence, Experiment, Outcome, Question, Rung
+from tasks.records import Arm, Build, Evidence, Experiment, Outcome, Question, RefusedFor, Rung
 
 pytestmark = [
     pytest.mark.flow,
@@ -118,3 +118,37 @@ def test_a_measurement_asked_for_twice_is_made_twice(tmp_path: Path, visited: li
     for _ in range(2):
         run_experiment(asked(Question.SAME_RESULTS), f"file://{tmp_path}/ledger")
     assert visited.count("numerics") == 2
+
+
+def test_what_is_not_worth_a_build_ends_before_one_with_its_refusal_in_the_ledger(
+    tmp_path: Path, visited: list[str]
+) -> None:
+    url, view = f"file://{tmp_path}/ledger", asked(Question.SAME_RESULTS)
+    empty = view.hypothesis.model_copy(update={"mechanism": "it is faster"})
+    refused = view.model_copy(update={"hypothesis": empty, "hypothesis_id": empty.id})
+    ended = run_experiment(refused, url)
+    assert not visited
+    assert ended.verdict is None
+    assert ended.refusal is not None
+    assert ended.refusal.reason is RefusedFor.EMPTY_MECHANISM
+    run_experiment(refused, url)
+    contents = Ledger(url).read()
+    assert [entry.kind for entry in contents.entries] == ["refusal"], "asked again it is the same refusal"
+    assert refusals(contents) == [ended.refusal]
+    assert not attempts(contents)
+    with get_client(sync_client=True) as client:
+        key = ArtifactFilterKey(any_=[f"experiment-{empty.id[:16]}"])
+        (shown, *_) = client.read_artifacts(artifact_filter=ArtifactFilter(key=key))
+    assert "REFUSED" in str(shown.data)
+
+
+def test_a_model_may_not_have_a_settled_change_tried_again_and_a_person_may(tmp_path: Path, visited: list[str]) -> None:
+    url, view = f"file://{tmp_path}/ledger", asked(Question.SAME_RESULTS)
+    run_experiment(view, url)
+    by_model = view.hypothesis.model_copy(update={"origin": "model"})
+    again = run_experiment(view.model_copy(update={"hypothesis": by_model, "hypothesis_id": by_model.id}), url)
+    assert again.refusal is not None
+    assert view.hypothesis_id[:12] in again.refusal.says
+    assert "PASSED" in again.refusal.says
+    assert run_experiment(view, url).verdict is not None
+    assert visited.count("build") == 2

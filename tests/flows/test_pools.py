@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import time
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ import prefect_site as sites
 import psutil
 import pytest
 import yaml
-from examples import kernel_hypothesis
+from examples import PREDICTIONS, kernel_hypothesis
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.states import Cancelling
@@ -58,8 +59,8 @@ def kernel_question(question: str, title: str, problem: Path = KDA) -> dict[str,
     """The shipped example with another question, as somebody would write it into the form."""
     written: dict[str, Any] = yaml.safe_load((KDA / "hypotheses" / "hoist_gate.yaml").read_text())
     written["target"]["problem"], written["change"]["source"] = str(problem), str(problem / "hoist_gate.py")
-    prediction = {"observable": "time_us", "direction": "same", "size": 0, "unit": "1"}
-    return written | {"question": question, "prediction": prediction, "title": title}
+    said = PREDICTIONS.get(Question(question), PREDICTIONS[Question.SAME_RESULTS])
+    return written | {"question": question, "prediction": said.model_dump(), "title": title}
 
 
 def stack_on_port(port: int, folder: Path) -> dict[str, object]:
@@ -77,7 +78,9 @@ def campaign_file(folder: Path, *titles: str) -> Path:
     """A campaign of hypotheses with these titles, in this order."""
     folder.mkdir()
     for number, title in enumerate(titles):
-        (folder / f"{number}.yaml").write_text(yaml.safe_dump(kernel_question("same results", title)))
+        written: dict[str, Any] = kernel_question("same results", title)
+        written["change"]["launch"] = {"num_stages": zlib.crc32(title.encode())}  # the same change again is a duplicate
+        (folder / f"{number}.yaml").write_text(yaml.safe_dump(written))
     path = folder / "campaign.yaml"
     path.write_text(yaml.safe_dump({"title": "test", "hypotheses": ["[0-9]*.yaml"], "budget": {"experiments": 9}}))
     return path

@@ -39,7 +39,13 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
     (REPLAY, "enable-linear-replayssm", "ignored", "lower bound"),
     (REPLAY | VERIFY, "enable-linear-replayssm", "rejected", "cursor"),
     (REPLAY | {"mamba-radix-cache-strategy": "extra_buffer"}, "enable-linear-replayssm", "rejected", "no_buffer"),
-    (REPLAY | {"linear-attn-backend": "flashkda"}, "enable-linear-replayssm", "rejected", "backend triton"),
+    (REPLAY | {"linear-attn-backend": "cutedsl"}, "enable-linear-replayssm", "rejected", "backend triton"),
+    ({"linear-attn-decode-backend": "flashkda"}, "linear-attn-decode-backend", "rejected", "prefill alone"),
+    ({"schedule-policy": "lpm", "disable-radix-cache": True}, "schedule-policy", "ignored", "as they came"),
+    *[
+        ({f"disaggregation-{what}": value}, f"disaggregation-{what}", "ignored", "one server")
+        for what, value in {"transfer-backend": "mooncake", "ib-device": "mlx5_0"}.items()
+    ],
     (REPLAY | CPU, "enable-linear-replayssm", "rejected", "Triton"),
     (VERIFY | PREFILL, "enable-linear-replayssm-spec", "rejected", "never verifies"),
     (VERIFY | EAGLE | {"speculative-eagle-topk": 4}, "enable-linear-replayssm-spec", "rejected", "linear chain"),
@@ -231,7 +237,7 @@ def test_a_planted_combination_is_found_and_its_option_named(
 
 def test_every_rule_has_a_case_that_breaks_it() -> None:
     settings = [Setting(options, model=FLASH, gpu=GPU) for options, *_ in CASES]
-    settings.append(Setting({"enable-dsa-cache-layer-split": True}, model=DENSE))
+    settings += [Setting(options, model=DENSE) for options in ({"enable-dsa-cache-layer-split": True}, REPLAY, VERIFY)]
     idle = [(rule.option, rule.why) for rule in (*RULES, *LAYOUT_RULES) if not any(rule.when(s) for s in settings)]
     assert idle == []
 
@@ -245,11 +251,21 @@ def test_every_rule_has_a_case_that_breaks_it() -> None:
         EAGLE | VERIFY | DECODE | {"linear-replayssm-cache-len": 16},
         {"enable-hierarchical-cache": True, "hicache-size": 32},
         {"enable-linear-replayssm": False} | DECODE,
+        {"schedule-policy": "lpm"},
         {"tp-size": 8, "attn-dp-size": 8, "enable-dp-lm-head": True},
     ],
 )
 def test_options_that_go_together_break_no_rule(options: dict[str, Value]) -> None:
     assert list(clashes(Setting(options, model=FLASH, gpu=GPU))) == []
+
+
+@pytest.mark.parametrize("backend", [{"linear-attn-backend": "flashkda"}, {"linear-attn-decode-backend": "helion"}])
+def test_replayssm_decodes_with_triton_or_helion(backend: dict[str, Value]) -> None:
+    assert list(clashes(Setting(REPLAY | backend))) == []
+
+
+def test_replayssm_does_nothing_for_a_model_without_linear_attention() -> None:
+    assert [clash.effect for clash in clashes(Setting(REPLAY, model=DENSE))] == ["ignored"]
 
 
 def test_without_a_model_only_the_options_are_judged() -> None:

@@ -135,7 +135,10 @@ def test_what_is_never_imported_or_cannot_be_counted_is_told_and_not_assumed(sit
 
 
 def test_a_splice_is_installed_after_the_import_of_the_module_that_it_changes(site: Path, tmp_path: Path) -> None:
-    splice = b"import pack.deep.mod\nfrom candidate import run\n\n\ndef install():\n    pack.deep.mod.f = run\n"
+    splice = (
+        b"from importlib import import_module\n\nfrom candidate import run\n\n\n"
+        b"def install():\n    import_module('pack.deep.mod').f = run\n"
+    )
     files = {"splice.py": splice, "candidate.py": b"def run():\n    return 99\n"}
     overlay = Overlay(files, install="pack.deep.mod", counted=("pack.deep.mod:f",))
     witness, variables = watch(tmp_path / "arm", overlay)

@@ -8,6 +8,7 @@ from kernel_sources import candidate, catalogue, other_kernel
 
 from serving.home import home
 from tasks.build import build_kernel
+from tasks.challenge_prediction import BYTES, STATIC
 from tasks.compiled import compile_arm
 from tasks.judge_static import judge_static
 from tasks.problem import Problem
@@ -58,6 +59,10 @@ def test_hoisting_emits_less_work_and_takes_the_special_functions_out_of_the_mai
     before, after = (value(evidence, arm, "warp_instructions") for arm in BOTH)
     assert 0.7 < after / before < 0.95
     assert value(evidence, Arm.CANDIDATE, "mufu") < 0.3 * value(evidence, Arm.INCUMBENT, "mufu")
+    observed = {
+        b.observable: b.unit for b in evidence.blocks if b.observable not in (*BYTES, "code_changed", "line_share")
+    }
+    assert observed.items() <= STATIC.items(), "what is observed can be predicted, in the same unit"
     assert value(evidence, Arm.CANDIDATE, "mufu", "update_state") == 0
     assert value(evidence, Arm.CANDIDATE, "launches") == 2
     parts = sum(value(evidence, Arm.CANDIDATE, "warp_instructions", part) for part in ("prologue", "update_state"))
