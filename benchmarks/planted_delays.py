@@ -37,13 +37,14 @@ from serving.traffic import send
 from tasks.criteria import Criteria, load_criteria
 from tasks.decomposition import E2E, decomposed, plain
 from tasks.diagnose import where_time_went
-from tasks.judge_service import judge_service
+from tasks.judge_service import is_decided, judge_service
 from tasks.noise import Noise
 from tasks.records import Arm, Block, Engagement, Environment, Evidence, Rung, digest
 from tasks.service_blocks import Run, send_block
-from tasks.service_code import Code, prove_code
+from tasks.service_code import Code
 from tasks.service_environment import environment, evaluator_digest
 from tasks.service_noise import foresight, measure_noise
+from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
 
 SERVING = Path(__file__).resolve().parents[1] / "serving"
@@ -51,6 +52,7 @@ STACK, SCENARIO = SERVING / "stacks" / "tiny-glm53-epd-cpu.yaml", SERVING / "sce
 NONE, ROUTER, DECODE = "none", "router", "decode"
 PLANTED_MS = {NONE: 0.0, "encode": 30.0, "prefill": 30.0, "transfer": 20.0, DECODE: 5.0, ROUTER: 20.0}
 TOLERANCE_PCT = 20.0
+MOST = 2  # times as many pairs, at most, where the first ones decide nothing
 WAITING = """import time
 def wait(layer):
     with open({file!r}) as file:
@@ -196,12 +198,14 @@ class Row:
 
 
 def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) -> Row:
-    """Traffic in pairs with the wait in `layer`, judged as the service rung judges it."""
+    """Traffic with the wait in `layer`, judged as the service rung judges it: `pairs`, and more while they do not decide."""
     control.write_text(f"{layer} {PLANTED_MS[layer]}")
     scenario, rng, blocks = shared.criteria.values, random.Random(number), list(shared.quality)
     first = 100 * (number + 1)
     send(shared.servers[Arm.CANDIDATE].base_url, scenario.traffic, first)
-    for pair in range(pairs):
+    for pair in range(MOST * pairs):
+        if pair >= pairs and (layer == NONE or is_decided(tuple(blocks), shared.criteria, shared.noise)):
+            break
         for place, arm in enumerate(rng.sample(list(Arm), k=2)):
             order = 2 * pair + place
             run = replace(shared.run, prefix=f"{layer}-")
@@ -280,6 +284,13 @@ def main() -> int:
                 for number, layer in enumerate(chosen.layers.split(",")):
                     rows.append(plant(layer, number, chosen.pairs, control, shared))
                     print(f"{time.monotonic() - began:.0f} s: {layer}: {rows[-1]}", flush=True)
+            for server in found.values():  # TEMPORARY
+                try:
+                    from serving.witness import check_weights
+                    check_weights(server.name, server.witness, several_roles=True)
+                    print("weights fine", server.name)
+                except Exception as error:
+                    print("WEIGHTS", error)
     wall_s = time.monotonic() - began
     machine = (
         f"{shared.facts['cpu']}, {shared.facts['cores']} cores, SGLang {shared.facts['sglang']}, {platform.system()}"

@@ -48,7 +48,6 @@ SERVER = {
     "router_until_first_token_ms": Observable("ms", "down"),
     "http_until_first_token_ms": Observable("ms", "down"),
     "server_ttft_ms": Observable("ms", "down"),
-    "server_itl_ms": Observable("ms", "down"),
     "server_e2e_ms": Observable("ms", "down"),
 }
 
