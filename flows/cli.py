@@ -34,14 +34,18 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("hypothesis", type=click.Path(path_type=Path))
+@click.argument("hypothesis", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--propose", "target", metavar="TARGET", help="Ask a model about TARGET and run its best accepted proposal."
+)
 @click.option("--plan", "only_plan", is_flag=True, help="Print the rungs and the reasons; run nothing.")
 @click.option("--upto", type=click.Choice(RUNGS), metavar="RUNG", help="Visit no dearer rung than this one.")
 @click.option("--budget-s", type=click.FloatRange(min=0, min_open=True), help="Start no rung after so many seconds.")
 @JSON
 @LEDGER
 def run(
-    hypothesis: Path,
+    hypothesis: Path | None,
+    target: str | None,
     only_plan: bool,
     upto: str | None,
     budget_s: float | None,
@@ -49,9 +53,33 @@ def run(
     ledger_url: str | None,
 ) -> None:
     """Take one HYPOTHESIS (a YAML file) through the rungs that answer its question."""
+    if (hypothesis is None) == (target is None):
+        raise BadInput(
+            "give either a hypothesis file or `--propose TARGET`", "`infra-agent run --help` shows the usage"
+        )
+    if target is not None:
+        from flows.propose_command import run_proposed
+
+        sys.exit(EXIT.get(run_proposed(target, only_plan, upto, budget_s, json_file, ledger_url) or "", 0))
     from flows.commands import run_hypothesis
 
+    assert hypothesis is not None
     sys.exit(EXIT.get(run_hypothesis(hypothesis, only_plan, upto, budget_s, json_file, ledger_url) or "", 0))
+
+
+@cli.command()
+@click.argument("target")
+@click.option("--n", default=3, type=click.IntRange(1, 20), show_default=True, help="How many to ask for.")
+@JSON
+@LEDGER
+def propose(target: str, n: int, json_file: Path | None, ledger_url: str | None) -> None:
+    """Ask a model for hypotheses about TARGET: a kernel problem, such as kernels/kda_decode, or STACK.yaml@SCENARIO.yaml.
+
+    Nothing is run. Which model: ANTHROPIC_BASE_URL, INFRA_AGENT_MODEL and ANTHROPIC_API_KEY; its caps: infra/model.yaml.
+    """
+    from flows.propose_command import propose_target
+
+    sys.exit(EXIT[propose_target(target, n, json_file, ledger_url)])
 
 
 @cli.command()
@@ -190,7 +218,6 @@ cli.add_command(stack)
 
 # The rest of the contract: named, so that people see what is coming, and honest about not being there.
 PLANNED = {
-    "propose": "ask a model for hypotheses",
     "timeline": "summarize and compare timelines",
     "promote": "put a winner into service",
     "rollback": "take it out again",

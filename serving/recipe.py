@@ -124,7 +124,7 @@ def _resources(
     )
     if part.gpus is not None and part.gpus != ranks:
         unmapped.add(f"{part.place}.gpus", part.gpus, f"the options ask for {ranks} ranks, each with a GPU")
-    made: dict[str, Any] = {"gpus": ranks, "gpus_per_node": per_node if isinstance(per_node, int) else None}
+    made: dict[str, object] = {"gpus": ranks, "gpus_per_node": per_node if isinstance(per_node, int) else None}
     if re.fullmatch(r"[a-z0-9-]+", kind):
         made |= {"gpu": kind, "gpu_memory_gb": GPU_MEMORY_GB.get(kind)}
     return {name: value for name, value in made.items() if value is not None}

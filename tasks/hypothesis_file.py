@@ -28,11 +28,11 @@ from tasks.records import (
 )
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class KernelTargetPart(_Part):
+class KernelTargetPart(Part):
     """`incumbent_launch`: launch options of the incumbent, if not its defaults.
 
     To ask `better service`: `stack` and `scenario`, paths relative to the hypothesis file, and `timing`, the production
@@ -47,7 +47,7 @@ class KernelTargetPart(_Part):
     timing: Text | None = None
 
 
-class StackTargetPart(_Part):
+class StackTargetPart(Part):
     """Paths relative to the hypothesis file."""
 
     kind: Literal["stack"]
@@ -55,7 +55,7 @@ class StackTargetPart(_Part):
     scenario: Text
 
 
-class KernelCandidatePart(_Part):
+class KernelCandidatePart(Part):
     """`source` is a path relative to the hypothesis file; `launch` holds keyword arguments for its `run`."""
 
     kind: Literal["kernel_candidate"]
@@ -63,12 +63,12 @@ class KernelCandidatePart(_Part):
     launch: dict[str, Scalar] = {}
 
 
-class StackEditPart(_Part):
+class StackEditPart(Part):
     kind: Literal["stack_edit"]
     roles: Annotated[dict[str, RoleEdit], Field(min_length=1)]
 
 
-class CodePatchPart(_Part):
+class CodePatchPart(Part):
     """`diff` is the path of a unified diff, relative to the hypothesis file."""
 
     kind: Literal["code_patch"]
@@ -77,14 +77,19 @@ class CodePatchPart(_Part):
     diff: Text
 
 
-class HypothesisFile(_Part):
+class Stated(Part):
+    """What whoever proposes has to say, a person or a model."""
+
     title: Text
     rationale: Text
-    target: Annotated[KernelTargetPart | StackTargetPart, Field(discriminator="kind")]
-    change: Annotated[KernelCandidatePart | StackEditPart | CodePatchPart, Field(discriminator="kind")]
     question: Question
     prediction: Prediction
     mechanism: Text
+
+
+class HypothesisFile(Stated):
+    target: Annotated[KernelTargetPart | StackTargetPart, Field(discriminator="kind")]
+    change: Annotated[KernelCandidatePart | StackEditPart | CodePatchPart, Field(discriminator="kind")]
     origin: Literal["person", "catalogue", "sampler", "model"] = "person"
     parent: Digest | None = None
 

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from serving.errors import BadInput, Broken
 from serving.home import home
 from tasks.noise import Noise
+from tasks.proposals import Proposals
 from tasks.records import Build, Evidence, Hypothesis, Plan, Record, Refusal, Text, Verdict, digest
 
 KINDS: dict[str, type[Record]] = {
@@ -29,6 +30,7 @@ KINDS: dict[str, type[Record]] = {
     "verdict": Verdict,
     "noise": Noise,
     "refusal": Refusal,
+    "proposals": Proposals,
 }
 PROTOCOLS = ("file", "s3", "gs", "abfs", "memory")
 FOLDER_CHARS = 16  # of the hypothesis id, as the folder name

@@ -20,7 +20,7 @@ def new_experiment(
 ) -> Experiment:
     """Reads the ledger, and writes nothing. Raises `BadInput` when no rung answers the question for this change."""
     plan = make_plan(hypothesis, upto, budget_s, tried(Ledger(ledger_url), hypothesis))
-    return Experiment(hypothesis_id=hypothesis.id, attempt=_new_attempt(), hypothesis=hypothesis, plan=plan)
+    return Experiment(hypothesis_id=hypothesis.id, attempt=new_attempt(), hypothesis=hypothesis, plan=plan)
 
 
 def admit(experiment: Experiment, ledger_url: str) -> Experiment:
@@ -51,9 +51,9 @@ def keep_refusal(ledger: Ledger, refusal: Refusal) -> None:
     ledger.check_writable()
     known = ledger.read(refusal.hypothesis.id).entries
     if all(entry.record_id != refusal.id for entry in known):
-        ledger.append(refusal.hypothesis.id, _new_attempt(), refusal)
+        ledger.append(refusal.hypothesis.id, new_attempt(), refusal)
 
 
-def _new_attempt() -> str:
+def new_attempt() -> str:
     """Sorts by start; the random part keeps two attempts of one second apart."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"

@@ -7,7 +7,9 @@ from serving.stack import StackSpec
 from tasks.campaign import CampaignFile, CampaignReport
 from tasks.criteria import CriteriaFile
 from tasks.hypothesis_file import HypothesisFile
+from tasks.model_file import ModelFile
 from tasks.pools_file import PoolsFile
+from tasks.proposals import Proposals
 from tasks.records import RECORDS
 
 
@@ -21,5 +23,7 @@ def schemas() -> dict[str, type[BaseModel]]:
         CampaignFile,
         CampaignReport,
         PoolsFile,
+        ModelFile,
+        Proposals,
     )
     return dict(sorted((RECORDS | {model.__name__: model for model in files}).items()))

@@ -6,7 +6,10 @@ from tasks.accounting import cost_of, total
 from tasks.history import attempts, refusals
 from tasks.ledger import Contents
 from tasks.noise import Noise, smallest_detectable_pct
+from tasks.proposals import Proposals
+from tasks.proposals_text import spent_text
 from tasks.records import Experiment, Refusal
+from tasks.spending import total_spent
 
 JUDGED = ("PASSED", "REJECTED", "INCONCLUSIVE")
 ALPHA, PAIRS = 0.05, (8, 16, 32)
@@ -15,7 +18,7 @@ ALPHA, PAIRS = 0.05, (8, 16, 32)
 def statistics_text(contents: Contents) -> str:
     """Counts by outcome (BROKEN apart: it says nothing about a hypothesis), costs of everything, noise by environment."""
     found = attempts(contents)
-    lines = [*_outcomes(found), _refused(refusals(contents)), *_costs(found)]
+    lines = [*_outcomes(found), _refused(refusals(contents)), *_costs(found), *_models(contents)]
     noises = [Noise.model_validate(entry.record) for entry in contents.entries if entry.kind == "noise"]
     lines += [line for noise in noises for line in noise_lines(noise)]
     lines.append(f"damaged objects: {len(contents.damaged)}")
@@ -53,6 +56,14 @@ def _refused(found: list[Refusal]) -> str:
     reasons = Counter(refusal.reason.value for refusal in found)
     named = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons.items()))
     return f"refused before a build: {len(found)}" + (f" ({named})" if named else "")
+
+
+def _models(contents: Contents) -> list[str]:
+    """What asking models took, failed calls included; nothing where none was asked."""
+    asks = [Proposals.model_validate(entry.record) for entry in contents.entries if entry.kind == "proposals"]
+    accepted = sum(len(ask.accepted) for ask in asks)
+    spent = spent_text(total_spent(ask.spent for ask in asks))
+    return [f"models asked: {len(asks)} times, {accepted} proposals accepted; {spent}"] if asks else []
 
 
 def _costs(found: list[Experiment]) -> list[str]:

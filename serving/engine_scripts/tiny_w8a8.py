@@ -1,4 +1,4 @@
-"""Rewrites a checkpoint for W8A8: int8 weights of its linear layers, a scale per channel. Imported by the scripts beside it."""
+"""Rewrites a checkpoint for W8A8: int8 weights of linear layers, a scale per output channel. Imported by scripts beside it."""
 
 import json
 from pathlib import Path

@@ -48,7 +48,7 @@ def test_a_deployment_fits_its_pool(deployment: dict[str, Any]) -> None:
 
 def test_the_manual_trigger_and_what_runs_at_night_have_the_names_that_people_know() -> None:
     named = {f"{flow_of(d).name}/{d['name']}": d for d in DEPLOYMENTS if "stage" not in d["tags"]}
-    assert set(named) == {"experiment/one-hypothesis", "campaign/nightly", "selfcheck/nightly"}
+    assert set(named) == {"experiment/one-hypothesis", "propose/one-target", "campaign/nightly", "selfcheck/nightly"}
     for name in ("campaign/nightly", "selfcheck/nightly"):
         assert named[name]["schedules"][0]["cron"]
 

@@ -3,10 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 
 from serving.engine_env import CPU_STAND_INS
+
+ROOT = Path(__file__).parents[2]
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -54,3 +58,29 @@ assert not isinstance(1, JITFunction)
 """
     done = run(code)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [("put('gone', 'json')", "`m` has no `gone`"), ("given('there', 'json')", "`m` already has a `there`")],
+)
+def test_a_module_that_is_not_as_the_pinned_release_has_it_ends_the_process(change: str, said: str) -> None:
+    done = run(f"import types, replaced_names as r; m = types.ModuleType('m'); m.there = 1; r.{change}(m)")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_what_a_winner_of_kda_cpu_replaces_is_a_name_that_serving_cpu_gives() -> None:
+    definition = yaml.safe_load((ROOT / "kernels" / "kda_cpu" / "definition.yaml").read_text())
+    module, _, name = definition["splice"]["replaces"].rpartition(".")
+    code = f"""
+import types, replaced_names
+module = types.ModuleType({module!r})
+for change in replaced_names.AFTER_IMPORT[{module!r}]:
+    change(module)
+print(module.{name}.__module__)
+"""
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "sgl_kernel.linear_attention\n"

@@ -1,0 +1,96 @@
+"""Proposals in words: for the terminal, and as the markdown that the Prefect UI shows."""
+
+from tasks.proposals import Proposals, best
+from tasks.records import Hypothesis
+from tasks.refusal import Refusal
+from tasks.spending import Spent
+
+
+def proposals_text(proposals: Proposals) -> str:
+    """Accepted first, then refused with the reason, then what was no hypothesis, then the account."""
+    chosen = best(proposals)
+    lines = [line for x in proposals.accepted for line in _accepted(x, len(proposals.accepted) > 1 and x == chosen)]
+    lines += [line for refusal in proposals.refused for line in _refused(refusal)]
+    lines += [f"unusable  {fault}" for fault in proposals.faults]
+    lines.append(account_text(proposals))
+    if proposals.left_out:
+        lines.append(f"left out of the prompt: {'; '.join(proposals.left_out)}")
+    return "\n".join(lines)
+
+
+def account_text(proposals: Proposals) -> str:
+    """One line: who was asked, how it ended, and what it took."""
+    why = f": {proposals.says}" if proposals.says else ""
+    other = [name for name in proposals.answered_as if name != proposals.model]
+    who = proposals.model + (f" (answers as {', '.join(other)})" if other else "")
+    return f"asked {who}: {proposals.ended}{why}; {spent_text(proposals.spent)}"
+
+
+def spent_text(spent: Spent) -> str:
+    """What is unknown is said to be."""
+    money = "cost unknown" if spent.usd is None else f"{spent.usd:.4f} USD"
+    return (
+        f"{_counted(spent.calls, 'call')}, {_tokens(spent.input_tokens)} tokens in, {_tokens(spent.output_tokens)} out, "
+        f"{money}, {spent.wall_s:.1f} s"
+    )
+
+
+def proposals_markdown(proposals: Proposals) -> str:
+    """For the artifact of the propose stage."""
+    spent = proposals.spent
+    rows = [
+        f"| {number} | {call.ended} | {_tokens(call.input_tokens)} | {_tokens(call.output_tokens)} | {call.wall_s:.1f} s |"
+        for number, call in enumerate(proposals.calls, 1)
+    ]
+    lines = [
+        f"## {len(proposals.accepted)} accepted, {len(proposals.refused)} refused for `{proposals.target}`",
+        "",
+        account_text(proposals),
+        "",
+        "| call | ended | tokens in | tokens out | wall |",
+        "|---|---|---|---|---|",
+        *rows,
+        f"| **all** |  | {_tokens(spent.input_tokens)} | {_tokens(spent.output_tokens)} | {spent.wall_s:.1f} s |",
+        "",
+        *(f"- accepted: {_line(x.title)} ({_prediction(x)})" for x in proposals.accepted),
+        *(f"- refused, {x.reason}: {_line(x.hypothesis.title)}: {_line(x.says)}" for x in proposals.refused),
+        *(f"- unusable: {_line(fault)}" for fault in proposals.faults),
+    ]
+    return "\n".join(lines)
+
+
+def _accepted(hypothesis: Hypothesis, is_best: bool) -> list[str]:
+    return [
+        f"accepted  {_line(hypothesis.title)}{'  (best)' if is_best else ''}",
+        f"  asks: {hypothesis.question}; predicts {_prediction(hypothesis)}",
+        f"  rationale: {_line(hypothesis.rationale)}",
+        f"  mechanism: {_line(hypothesis.mechanism)}",
+        f"  id: {hypothesis.id[:16]}" + (f"  builds on: {hypothesis.parent[:16]}" if hypothesis.parent else ""),
+    ]
+
+
+def _refused(refusal: Refusal) -> list[str]:
+    return [
+        f"refused   {_line(refusal.hypothesis.title)}",
+        f"  {refusal.reason}: {_line(refusal.says)}",
+        f"  hint: {_line(refusal.hint)}",
+    ]
+
+
+def _prediction(hypothesis: Hypothesis) -> str:
+    said = hypothesis.prediction
+    return f"{_line(said.observable)} {said.direction}" + (f" by {said.size:g} {_line(said.unit)}" if said.size else "")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _tokens(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,}"
+
+
+def _line(text: str, most: int = 400) -> str:
+    """One line without control characters: a terminal obeys those, and a model may write them."""
+    flat = "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
