@@ -49,8 +49,8 @@ from tasks.service_quality import compare_quality
 
 SERVING = Path(__file__).resolve().parents[1] / "serving"
 STACK, SCENARIO = SERVING / "stacks" / "tiny-glm53-epd-cpu.yaml", SERVING / "scenarios" / "pictures-cpu.yaml"
-NONE, ROUTER, DECODE = "none", "router", "decode"
-PLANTED_MS = {NONE: 0.0, "encode": 30.0, "prefill": 30.0, "transfer": 20.0, DECODE: 5.0, ROUTER: 20.0}
+NONE, ROUTER = "none", "router"
+WAIT_MS = {NONE: 0.0, "encode": 50.0, "prefill": 50.0, "transfer": 50.0, "decode": 10.0, ROUTER: 50.0}
 TOLERANCE_PCT = 20.0
 MOST = 2  # times as many pairs, at most, where the first ones decide nothing
 WAITING = """import time
@@ -58,7 +58,10 @@ def wait(layer):
     with open({file!r}) as file:
         chosen, ms = file.read().split()
     if chosen == layer:
+        began = time.perf_counter()
         time.sleep(float(ms) / 1e3)
+        with open({file!r} + ".waited", "a") as file:
+            file.write(f"{{1e3 * (time.perf_counter() - began)}}\\n")
 """
 
 
@@ -111,6 +114,11 @@ def overlay_with_waits(control: Path) -> Overlay:
     return Overlay(files, counted=counted)
 
 
+def waited(control: Path) -> Path:
+    """Each wait as it was, in ms, a line each."""
+    return control.with_name(control.name + ".waited")
+
+
 @contextmanager
 def proxy_before(url: str, control: Path) -> Iterator[str]:
     """The URL of a proxy in a thread of its own, which holds the first bytes of each request back as long as `control` says."""
@@ -126,7 +134,10 @@ def proxy_before(url: str, control: Path) -> Iterator[str]:
             while data := await reader.read(1 << 16):
                 chosen, ms = control.read_text().split()
                 if answered and chosen == ROUTER:
+                    began = time.perf_counter()
                     await asyncio.sleep(float(ms) / 1e3)
+                    with waited(control).open("a") as file:
+                        file.write(f"{1e3 * (time.perf_counter() - began)}\n")
                 answered = False
                 back.write(data)
                 await back.drain()
@@ -176,9 +187,14 @@ class Shared:
 
 @dataclass(frozen=True)
 class Row:
-    """`attributed`: ms by layer, per token for decode where a wait is per token, as `planted_ms` is."""
+    """`wait_ms` is what each wait was to be, `waits` how many there were a request, `planted_ms` what they were of it in sum.
+
+    `attributed`: ms of a request by layer.
+    """
 
     planted_in: str
+    wait_ms: float
+    waits: float
     planted_ms: float
     attributed: Mapping[str, float]
     unexplained_ms: float | None
@@ -199,20 +215,23 @@ class Row:
 
 def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) -> Row:
     """Traffic with the wait in `layer`, judged as the service rung judges it: `pairs`, and more while they do not decide."""
-    control.write_text(f"{layer} {PLANTED_MS[layer]}")
+    control.write_text(f"{layer} {WAIT_MS[layer]}")
     scenario, rng, blocks = shared.criteria.values, random.Random(number), list(shared.quality)
     first = 100 * (number + 1)
     send(shared.servers[Arm.CANDIDATE].base_url, scenario.traffic, first)
-    for pair in range(MOST * pairs):
-        if pair >= pairs and (layer == NONE or is_decided(tuple(blocks), shared.criteria, shared.noise)):
+    waited(control).write_text("")
+    for pair in range(pairs // 2 if layer == NONE else MOST * pairs):
+        if pair >= pairs and is_decided(tuple(blocks), shared.criteria, shared.noise):
             break
         for place, arm in enumerate(rng.sample(list(Arm), k=2)):
             order = 2 * pair + place
             run = replace(shared.run, prefix=f"{layer}-")
             blocks += send_block(scenario, shared.servers[arm], arm, first + 1 + pair, order, run)
     control.write_text(f"{NONE} 0")
+    waits = [float(line) for line in waited(control).read_text().split()]
+    requests = sum(b.observable == E2E and b.arm is Arm.CANDIDATE for b in blocks) * scenario.traffic.source.requests
     evidence = Evidence(
-        subject=digest(f"{layer} waits {PLANTED_MS[layer]} ms"),
+        subject=digest(f"{layer} waits {WAIT_MS[layer]} ms"),
         rung=Rung.SERVICE,
         blocks=tuple(blocks),
         engagement=shared.proofs,
@@ -225,16 +244,13 @@ def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) ->
     found = decomposed(evidence.blocks, E2E)
     if found is None or found.missing:
         raise Broken(f"layers are missing: {found.missing if found else 'all'}", "see the metrics in the run's folder")
-    tokens = scenario.traffic.source.output_tokens.low - 1
-    attributed = {
-        plain(name): shift / (tokens if layer == plain(name) == DECODE else 1)
-        for name, shift in found.contributions.items()
-    }
     named = next((f.locus.name for f in where_time_went(evidence) if f.observable == E2E), NONE)
     return Row(
         planted_in=layer,
-        planted_ms=PLANTED_MS[layer],
-        attributed=attributed,
+        wait_ms=WAIT_MS[layer],
+        waits=len(waits) / requests,
+        planted_ms=sum(waits) / requests,
+        attributed={plain(name): shift for name, shift in found.contributions.items()},
         unexplained_ms=found.unexplained,
         change_ms=found.change,
         outcome=str(judged.outcome),
@@ -246,23 +262,21 @@ def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) ->
 def table(rows: list[Row]) -> str:
     layers = list(rows[0].attributed)
     lines = [
-        f"| planted in | ms | {' | '.join(layers)} | unexplained | end to end | verdict | layer named | "
+        f"| planted in | waits of a request | sum | {' | '.join(layers)} | unexplained | end to end | verdict | layer named | "
         f"within {TOLERANCE_PCT:g} % |",
-        "|" + "---|" * (len(layers) + 7),
+        "|" + "---|" * (len(layers) + 8),
     ]
     for row in rows:
-        unit = " a token" if row.planted_in == DECODE else ""
         parts = [f"{row.attributed[name]:+.1f}" for name in layers]
-        lines.append(
-            f"| {row.planted_in} | {row.planted_ms:g}{unit} | {' | '.join(parts)} | {row.unexplained_ms:+.1f} | "
-            f"{row.change_ms:+.1f} | {row.outcome} | {row.named} | {'yes' if row.hit else '**no**'} |"
-        )
+        cells = [row.planted_in, f"{row.waits:.1f} of {row.wait_ms:g} ms", f"{row.planted_ms:.1f}", *parts]
+        cells += [f"{row.unexplained_ms:+.1f}", f"{row.change_ms:+.1f}", row.outcome, row.named]
+        lines.append(f"| {' | '.join([*cells, 'yes' if row.hit else '**no**'])} |")
     return "\n".join(lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--layers", default=",".join(PLANTED_MS))
+    parser.add_argument("--layers", default=",".join(WAIT_MS))
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path)
@@ -283,26 +297,20 @@ def main() -> int:
                 rows = []
                 for number, layer in enumerate(chosen.layers.split(",")):
                     rows.append(plant(layer, number, chosen.pairs, control, shared))
-                    print(f"{time.monotonic() - began:.0f} s: {layer}: {rows[-1]}", flush=True)
-            for server in found.values():  # TEMPORARY
-                try:
-                    from serving.witness import check_weights
-                    check_weights(server.name, server.witness, several_roles=True)
-                    print("weights fine", server.name)
-                except Exception as error:
-                    print("WEIGHTS", error)
-    wall_s = time.monotonic() - began
-    machine = (
-        f"{shared.facts['cpu']}, {shared.facts['cores']} cores, SGLang {shared.facts['sglang']}, {platform.system()}"
-    )
-    print(f"\n{table(rows)}\n\n{machine}; {wall_s:.0f} s in all, load {os.getloadavg()[0]:.1f}")
+                    keep(rows, shared, f"{ready_s:.0f} s to start both stacks", chosen)
+    return 0 if all(row.hit for row in rows) else 1
+
+
+def keep(rows: list[Row], shared: Shared, started: str, chosen: argparse.Namespace) -> None:
+    """Prints what is known so far, and writes it where it was asked for."""
+    facts = shared.facts
+    machine = f"{facts['cpu']}, {facts['cores']} cores, SGLang {facts['sglang']}, {platform.system()}"
+    told = f"{machine}; {started}, {shared.run.elapsed_s:.0f} s in all, load {os.getloadavg()[0]:.1f} at the end."
+    print(f"\n{table(rows)}\n\n{told}", flush=True)
     if chosen.json:
         chosen.json.write_text(json.dumps([vars(row) for row in rows], indent=1), encoding="utf-8")
     if chosen.page:
-        size = f"{chosen.pairs} pairs of blocks of {criteria.values.traffic.source.requests} requests each"
-        told = f"{machine}. {size}; {ready_s:.0f} s to start both stacks, {wall_s:.0f} s in all."
-        chosen.page.write_text(page(rows, told, foresight(shared.noise, criteria.values)), encoding="utf-8")
-    return 0 if all(row.hit for row in rows) else 1
+        chosen.page.write_text(page(rows, told, foresight(shared.noise, shared.criteria.values)), encoding="utf-8")
 
 
 def prepared(criteria: Criteria, servers: Mapping[str, Server], run: Run, overlay: Overlay) -> Shared:
@@ -326,11 +334,12 @@ A wait is planted in one layer of the candidate at a time; the judge must reject
 the wait back in that layer within {TOLERANCE_PCT:g} % of its size. `benchmarks/planted_delays.py --page` makes this page.
 
 {told}
-Text and timing are of a tiny random model on a CPU: nothing here says anything of a GPU. GPU: not run.
+A tiny random model on a CPU: nothing here says anything of a GPU, which was not run.
 
 Milliseconds of a request, candidate minus incumbent, mean over all blocks; layers and `unexplained` add up to `end to end`.
-In the row of decode the column decode is per token, as the wait is; an answer has that wait once for each token but the first.
-The wait of `router` is in a proxy before the router, which is a binary; the layer is all between the client and decode.
+`sum` is what the waits of a request were by their own clock. A forward may wait more than once a request: decode does for each
+token but the first. The wait of `router` is in a proxy before
+the router, which is a binary; the layer is all between the client and decode.
 
 {table(rows)}
 

@@ -119,6 +119,12 @@ def test_a_role_that_did_not_count_every_request_has_no_layer() -> None:
     assert "exposes no" in str(layers(three, CLIENT)["server_prefill_ms"].reason)
 
 
+def test_a_health_check_beside_the_requests_leaves_the_mean_and_many_do_not() -> None:
+    one, many = ({**disaggregated(), "prefill": span({"prefill_transfer_kv_cache": 8.0}, count=n)} for n in (5, 6))
+    assert layers(one, CLIENT)["server_transfer_ms"].value == pytest.approx(8.0)
+    assert "prefill counted 6 of 4 requests" in str(layers(many, CLIENT)["server_transfer_ms"].reason)
+
+
 def test_a_block_in_which_nothing_was_completed_has_no_layers() -> None:
     nothing = replace(CLIENT, requests=0)
     assert all(m.value is None and m.reason for m in layers(disaggregated(), nothing).values())
