@@ -28,7 +28,6 @@ from tasks.judge_service import effect
 from tasks.noise import Noise
 from tasks.paired import mean_of
 from tasks.records import Arm, Block, Outcome, RoleEdit
-from tasks.service_arms import CANDIDATE_PORT_OFFSET
 from tasks.service_blocks import Run, send_block
 from tasks.service_environment import environment
 from tasks.service_noise import foresight, measure_noise
@@ -93,7 +92,7 @@ def main() -> None:
     criteria = asked(chosen.scenario)
     scenario, rng = criteria.values, random.Random(0)
     stack = stack_for(scenario)
-    other = stack.on_port("server", stack.port_of("server") + CANDIDATE_PORT_OFFSET)
+    other = stack.beside()
     outcomes, recorded = Counter[str](), list[dict[str, object]]()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))

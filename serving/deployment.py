@@ -5,6 +5,7 @@ It ends in the opposite order when the block is left, however that happens. `bri
 
 import asyncio
 import logging
+import shutil
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,13 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from serving.checkpoint import Checkpoint, checkpoint
-from serving.launch import begin
+from serving.launch import Server, begin, part_of, with_variables
+from serving.overlay import Overlay
 from serving.process import EngineProcess, stop
 from serving.readiness import EngineEnded, generates, is_healthy, wait_while, why_it_ended
 from serving.remains import Note, reap
 from serving.replicas import Replica, api_key, entry_of, reached_at, replicas_of
 from serving.signals import signals_held_back, terminated_as_exception
 from serving.stack import StackSpec
+from serving.witness import NOTHING, Witness, watched
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -83,13 +86,66 @@ def deployed(spec: StackSpec, run_dir: Path) -> Iterator[Deployment]:
             raise
 
 
-def bring_up(spec: StackSpec, run_dir: Path, teardown: ExitStack, file: Path | None = None) -> Deployment:
+@contextmanager
+def deployed_together(
+    specs: Mapping[str, StackSpec], run_dir: Path, overlays: Mapping[str, Overlay] | None = None
+) -> Iterator[dict[str, Server]]:
+    """Stacks of several roles by name, started one after the other and all ready; gone when the block is left.
+
+    A stack with an entry in `overlays` runs that code in all its engine processes; what is looked at is the same in all
+    stacks. Raises as `deployed`; an EngineEnded names the stack, and its message the role.
+    """
+    laid = overlays or {}
+    watching = next(iter(laid.values()), NOTHING)
+    with terminated_as_exception(), ExitStack() as teardown:
+        reap()
+        for name in laid:
+            teardown.callback(shutil.rmtree, run_dir / name / "overlay", ignore_errors=True)
+        made: dict[str, Server] = {}
+        for name, spec in specs.items():
+            device = str(spec.roles["decode"].arguments.get("device"))
+            witness, variables = watched(run_dir / name, device, watching, laid.get(name))
+            try:
+                made[name] = server_of(name, bring_up(spec, run_dir / name, teardown, variables=variables), witness)
+            except EngineEnded as ended:
+                raise EngineEnded(ended.message, ended.hint, name, ended.refused) from ended
+        yield made
+
+
+def server_of(name: str, made: Deployment, witness: Witness) -> Server:
+    """The deployment as one arm of a comparison; what stands before its parts is the router, which starts last."""
+    parts = tuple(part_of(made.replicas[own], process) for own, process in made.processes.items())
+    entry = parts[-1]
+    return Server(
+        name=name,
+        base_url=made.url,
+        pid=entry.pid,
+        log_file=entry.log_file,
+        argv=made.spec.argv(entry.role),
+        checkpoint=made.checkpoint,
+        ready_s=made.ready_s,
+        process=entry.process,
+        witness=witness,
+        parts=parts,
+    )
+
+
+def bring_up(
+    spec: StackSpec,
+    run_dir: Path,
+    teardown: ExitStack,
+    file: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Deployment:
     """Starts everything and waits until it answers; what has to be undone is in `teardown`, whatever happens.
 
-    `file`: where it is written down, by default in a file of this process.
+    `file`: where it is written down, by default in a file of this process. `variables`: for all engine processes.
     """
     model = checkpoint(spec.model)
-    replicas = {replica.name: replica for replica in replicas_of(spec, model.folder, run_dir)}
+    replicas = {
+        replica.name: replica if replica.role == "router" else with_variables(replica, variables or {})
+        for replica in replicas_of(spec, model.folder, run_dir)
+    }
     key, started = api_key(spec), dict[str, EngineProcess]()
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     note = Note.owned(spec, replicas, started, file)

@@ -65,8 +65,8 @@ def derived_environment(spec: "StackSpec", role: Role) -> dict[str, str]:
 
 
 def peers_of(spec: "StackSpec", role: Role) -> tuple[str, ...]:
-    """The words that tell a role where the others are: encoders to prefill and decode, workers to the router."""
-    if role in ("prefill", "decode") and "encode" in spec.roles:
+    """The words that tell a role where the others are: encoders to prefill, workers to the router."""
+    if role == "prefill" and "encode" in spec.roles:
         return ("--encoder-urls", *urls_of(spec, "encode"))
     if role != "router":
         return ()
@@ -107,7 +107,8 @@ def _disaggregation(spec: "StackSpec", role: Role, part: RoleSpec, replica: int)
         return {}
     boot = None if role == "decode" or part.bootstrap_port is None else part.bootstrap_port + replica
     encoder: dict[str, Value | None] = {}
-    if "encode" in spec.roles:
+    # Decode never needs the embeddings; told of an encoder, it has every picture encoded a second time.
+    if role == "prefill" and "encode" in spec.roles:
         encoder = {"language-only": True, "encoder-transfer-backend": spec.transfer.encoder}
     return {
         "disaggregation-mode": role,

@@ -1,17 +1,20 @@
 """Is the edited setting in force, and is it all that tells the arms apart? From the arguments the servers resolved."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
 
 from serving.arguments import known_arguments
 from serving.errors import Broken
-from serving.launch import Server
+from serving.launch import Part
+from serving.metrics import resolved_arguments
 from serving.stack import Scalar
 
 # Measured or per process, so they differ between any two servers.
 ALWAYS_DIFFERENT = frozenset({"port", "nccl_port", "launch_command", "startup_time", "internal_states"})
+# Of arms that run side by side: where their own roles are.
+ADDRESSES = frozenset({"encoder_urls", "disaggregation_bootstrap_port", "prefill", "decode", "prometheus_port"})
 ABSENT = "absent"
 
 
@@ -23,8 +26,8 @@ class Difference:
 
 def in_force(resolved: Mapping[str, object], name: str) -> str:
     """The value of option `name` (as in a stack) that the server works with, as text."""
-    option = known_arguments()[name]
-    return as_text(resolved.get(option.dest))
+    option = known_arguments().get(name)
+    return as_text(resolved.get(name.replace("-", "_") if option is None else option.dest))
 
 
 def as_text(value: Scalar | object | None) -> str:
@@ -34,17 +37,44 @@ def as_text(value: Scalar | object | None) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def environment_in_force(server: Server, name: str) -> str:
-    """The variable as the running server process has it, or `absent`."""
+def environment_in_force(part: Part, name: str) -> str:
+    """The variable as the running process has it, or `absent`."""
     try:
-        return psutil.Process(server.pid).environ().get(name, ABSENT)
+        return psutil.Process(part.pid).environ().get(name, ABSENT)
     except psutil.Error as error:
-        raise Broken(f"cannot read the environment of `{server.name}`: {error}", "see its log") from error
+        raise Broken(f"cannot read the environment of `{part.name}`: {error}", "see its log") from error
+
+
+def resolved_by(part: Part) -> Mapping[str, object]:
+    """The options that a process works with, by name with underscores.
+
+    The encoder and the router do not tell theirs: what they were started with is all that is known of them.
+    """
+    if part.role not in ("encode", "router"):
+        return resolved_arguments(part.url)
+    try:
+        return options_of(psutil.Process(part.pid).cmdline())
+    except psutil.Error as error:
+        raise Broken(f"cannot read the command line of `{part.name}`: {error}", "see its log") from error
+
+
+def options_of(words: Sequence[str]) -> dict[str, object]:
+    """Options of a command line by name with underscores; several values are one text, a bare switch is True."""
+    found: dict[str, list[str]] = {}
+    name: str | None = None
+    for word in words:
+        if word.startswith("--"):
+            option, given, value = word[2:].partition("=")
+            name = option.replace("-", "_")
+            found[name] = [value] if given else []
+        elif name is not None:
+            found[name].append(word)
+    return {option: " ".join(values) if values else True for option, values in found.items()}
 
 
 def differences(incumbent: Mapping[str, object], candidate: Mapping[str, object]) -> dict[str, Difference]:
     """Resolved arguments that are not equal, apart from those that always differ."""
-    names = (incumbent.keys() | candidate.keys()) - ALWAYS_DIFFERENT
+    names = (incumbent.keys() | candidate.keys()) - ALWAYS_DIFFERENT - ADDRESSES
     return {
         name: Difference(as_text(incumbent.get(name)), as_text(candidate.get(name)))
         for name in sorted(names)
@@ -58,5 +88,5 @@ def unexpected(found: Mapping[str, Difference], edited: set[str], stated: set[st
     What is left of `found` follows from the edit inside the engine, such as batch sizes derived from a chunk size.
     """
     options = known_arguments()
-    ours = {options[name].dest for name in stated - edited}
+    ours = {options[name].dest if name in options else name.replace("-", "_") for name in stated - edited}
     return {name: difference for name, difference in found.items() if name in ours}

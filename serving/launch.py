@@ -13,6 +13,7 @@ from serving.process import EngineProcess, start, stop
 from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
 from serving.remains import Note, reap
 from serving.replicas import Replica, replicas_of
+from serving.roles import Role
 from serving.signals import signals_held_back, terminated_as_exception
 from serving.stack import StackSpec
 from serving.witness import NOTHING, Witness, watched
@@ -21,10 +22,23 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Server:
-    """A running server. `pid`: the process that listens. `ready_s`: seconds from start to the first generated token.
+class Part:
+    """One process of a deployment. `pid`: the process that listens."""
 
-    `witness`: what its processes tell of themselves.
+    name: str
+    role: Role
+    url: str
+    pid: int
+    log_file: Path
+    process: EngineProcess
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running deployment, asked at `base_url`: the one server, or the router before its `parts`.
+
+    `pid`: the process that listens there. `ready_s`: seconds from start to the first generated token. `witness`: what its
+    processes tell of themselves.
     """
 
     name: str
@@ -36,16 +50,28 @@ class Server:
     ready_s: float
     process: EngineProcess
     witness: Witness
+    parts: tuple[Part, ...] = ()
 
     def ended(self) -> EngineEnded | None:
-        """What to raise if the server is no longer there."""
-        return None if self.process.exit_status() is None else why_it_ended(self.process)
+        """What to raise if one of its processes is no longer there."""
+        processes = [part.process for part in self.parts] or [self.process]
+        gone = next((process for process in processes if process.exit_status() is not None), None)
+        if gone is None:
+            return None
+        told = why_it_ended(gone)
+        return EngineEnded(told.message, told.hint, self.name, told.refused)
 
 
 def check_answering(servers: Iterable[Server]) -> None:
     """Raises Broken when somebody else than a server answers on its port."""
     for server in servers:
-        server.process.listener()
+        for process in [part.process for part in server.parts] or [server.process]:
+            process.listener()
+
+
+def part_of(replica: Replica, process: EngineProcess) -> Part:
+    pid = process.listener() or process.leader.pid
+    return Part(replica.name, replica.role, replica.url, pid, process.log_file, process)
 
 
 @contextmanager
@@ -73,18 +99,17 @@ def running_together(
         started: dict[str, EngineProcess] = {}
         witnesses: dict[str, Witness] = {}
         laid = overlays or {}
-        watching = next(iter(laid.values()), NOTHING)
         for name in laid:
             teardown.callback(shutil.rmtree, run_dir / name / "overlay", ignore_errors=True)
+        watching = next(iter(laid.values()), NOTHING)
         note = Note.owned(next(iter(specs.values())), replicas, started)
         teardown.callback(note.forget)
         teardown.callback(lambda: stop(list(started.values())))
         for name, replica in replicas.items():
             device = str(specs[name].roles["server"].arguments.get("device"))
             witnesses[name], variables = watched(run_dir / name, device, watching, laid.get(name))
-            watched_replica = replace(replica, environment={**replica.environment, **variables})
             with signals_held_back():
-                started[name] = begin(watched_replica, run_dir)
+                started[name] = begin(with_variables(replica, variables), run_dir)
         ready_s = wait_until_ready(specs, started, note.write)
         yield {
             name: Server(
@@ -97,9 +122,14 @@ def running_together(
                 ready_s=ready_s[name],
                 process=process,
                 witness=witnesses[name],
+                parts=(part_of(replicas[name], process),),
             )
             for name, process in started.items()
         }
+
+
+def with_variables(replica: Replica, variables: Mapping[str, str]) -> Replica:
+    return replace(replica, environment={**replica.environment, **variables})
 
 
 def begin(replica: Replica, run_dir: Path) -> EngineProcess:

@@ -1,6 +1,6 @@
-"""The server's own account: two scrapes of `/metrics`, and what happened between them, layer by layer."""
+"""The servers' own account: two scrapes of `/metrics`, and what grew between them. What it says of layers is in layers.py."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
@@ -8,7 +8,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from serving.errors import Broken
 from serving.request_record import RequestRecord
-from serving.summary import Measured
 
 TIMEOUT_S = 30.0
 MS_PER_S = 1e3
@@ -43,6 +42,15 @@ def parse(text: str) -> Scrape:
     return Scrape(text, samples)
 
 
+def summed(scrapes: Sequence[Scrape]) -> Scrape:
+    """Replicas of one role as if they were one server; of gauges that is the sum, too."""
+    samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    for one in scrapes:
+        for key, value in one.samples.items():
+            samples[key] = samples.get(key, 0.0) + value
+    return Scrape("\n".join(one.text for one in scrapes), samples)
+
+
 def gained(before: Scrape, after: Scrape, name: str, **labels: str) -> float | None:
     """Growth of a counter, summed over all label sets that contain `labels`; None if the metric is not there."""
     wanted = labels.items()
@@ -58,23 +66,6 @@ def histogram(before: Scrape, after: Scrape, name: str, **labels: str) -> Histog
     count = gained(before, after, f"{name}_count", **labels)
     total = gained(before, after, f"{name}_sum", **labels)
     return None if count is None or total is None else Histogram(count, total)
-
-
-def layers(before: Scrape, after: Scrape) -> dict[str, Measured]:
-    """Mean time of a request in each layer of the server, in ms. Names are those of serving/observables.py."""
-    ttft = _mean_ms(before, after, "sglang:time_to_first_token_seconds")
-    e2e = _mean_ms(before, after, "sglang:e2e_request_latency_seconds")
-    queue = _mean_ms(before, after, "sglang:queue_time_seconds")
-    prefill = _mean_ms(before, after, "sglang:per_stage_req_latency_seconds", stage="prefill_forward")
-    return {
-        "server_queue_ms": queue,
-        "server_prefill_ms": prefill,
-        "server_first_token_rest_ms": _rest(ttft, queue, prefill),
-        "server_decode_ms": _rest(e2e, ttft),
-        "server_ttft_ms": ttft,
-        "server_itl_ms": _mean_ms(before, after, "sglang:inter_token_latency_seconds"),
-        "server_e2e_ms": e2e,
-    }
 
 
 def disagreement(before: Scrape, after: Scrape, records: tuple[RequestRecord, ...]) -> str | None:
@@ -106,17 +97,3 @@ def _get(base_url: str, path: str) -> httpx.Response:
     except httpx.HTTPError as error:
         hint = "see the server's log; `/metrics` needs `enable-metrics: true` in the stack"
         raise Broken(f"`{base_url}{path}`: {type(error).__name__}: {error}", hint) from error
-
-
-def _mean_ms(before: Scrape, after: Scrape, name: str, **labels: str) -> Measured:
-    found = histogram(before, after, name, **labels)
-    if found is None or found.count <= 0:
-        return Measured(None, f"`{name}` did not grow")
-    return Measured(MS_PER_S * found.total / found.count)
-
-
-def _rest(whole: Measured, *parts: Measured) -> Measured:
-    values = [part.value for part in parts if part.value is not None]
-    if whole.value is None or len(values) < len(parts):
-        return Measured(None, "one of the times it is the rest of is missing")
-    return Measured(whole.value - sum(values))

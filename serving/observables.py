@@ -31,16 +31,35 @@ CLIENT = {
     "cancelled_pct": Observable("%", "down"),
 }
 
-# Means over the requests of a block, from the server's own histograms. Queue, prefill and first_token_rest add up to
-# the server's TTFT; with decode they add up to its end-to-end time.
-SERVER = {
+# Mean time of a request of a block in each layer that the stack has (serving/layers.py), from its servers' own counts. `queue`
+# to `unexplained` add up to the client's mean end-to-end time; without what comes after the first token, to its mean TTFT.
+LAYERS = {
     "server_queue_ms": Observable("ms", "down"),
+    "server_encode_ms": Observable("ms", "down"),
     "server_prefill_ms": Observable("ms", "down"),
-    "server_first_token_rest_ms": Observable("ms", "down"),
+    "server_transfer_ms": Observable("ms", "down"),
     "server_decode_ms": Observable("ms", "down"),
+    "router_ms": Observable("ms", "down"),
+    "http_ms": Observable("ms", "down"),
+    "unexplained_ms": Observable("ms", "down"),
+}
+SERVER = {
+    **LAYERS,
+    "router_until_first_token_ms": Observable("ms", "down"),
+    "http_until_first_token_ms": Observable("ms", "down"),
     "server_ttft_ms": Observable("ms", "down"),
-    "server_itl_ms": Observable("ms", "down"),
     "server_e2e_ms": Observable("ms", "down"),
+}
+
+# Of the engine as a whole, and of the processes of each role; the name of the role stands before those.
+RATES = {
+    "cache_hit_pct": Observable("%", "up"),
+    "accepted_tokens_per_step": Observable("tokens", "up"),
+}
+PROCESSES = {
+    "process_cpu_pct": Observable("%", "down"),
+    "process_rss_gb": Observable("GB", "down"),
+    "process_threads": Observable("1", "down"),
 }
 
 # Whether the block can be trusted: cache hits, and a client or a machine too busy to measure.
@@ -61,4 +80,4 @@ CODE = {
     "code_share_pct": Observable("%", "down"),
 }
 
-OBSERVABLES = {**CLIENT, **SERVER, **CONTEXT, **CODE}
+OBSERVABLES = {**CLIENT, **SERVER, **RATES, **PROCESSES, **CONTEXT, **CODE}

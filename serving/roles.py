@@ -131,7 +131,7 @@ class Quantization(Part):
 
 
 class Transfer(Part):
-    """How prefill hands KV and states to decode (`backend`), and encode its embeddings to both (`encoder`)."""
+    """How prefill hands KV and states to decode (`backend`), and encode its embeddings to prefill (`encoder`)."""
 
     backend: Annotated[str, Field(min_length=1)] = "mooncake_tcp"
     encoder: Annotated[str, Field(min_length=1)] | None = None

@@ -1,6 +1,7 @@
 """What a deployment is made of: the model, its roles, and the facts that the options of each role are derived from."""
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,10 +90,26 @@ class StackSpec(Part):
             raise BadInput(f"`roles.{role}` of stack `{self.name}` has a `url`", "only a role with a `port` is started")
         return port
 
-    def on_port(self, role: Role, port: int) -> "StackSpec":
-        return self.model_copy(
-            update={"roles": {**self.roles, role: self.roles[role].model_copy(update={"port": port})}}
-        )
+    def ports(self) -> set[int]:
+        """Every port that a role which we start is told to listen on."""
+        return {
+            first + replica
+            for part in self.roles.values()
+            for first in (part.port, part.bootstrap_port, part.prometheus_port)
+            if first is not None
+            for replica in range(part.count)
+        }
+
+    def beside(self) -> "StackSpec":
+        """The same stack on other ports, each as far from its own: the two can run on one machine."""
+        taken = self.ports()
+        offset = next(n for n in itertools.count(1) if not taken & {port + n for port in taken})
+        return self.model_copy(update={"roles": {role: _shifted(part, offset) for role, part in self.roles.items()}})
+
+
+def _shifted(part: RoleSpec, offset: int) -> RoleSpec:
+    ports = {name: getattr(part, name) for name in ("port", "bootstrap_port", "prometheus_port")}
+    return part.model_copy(update={name: port + offset for name, port in ports.items() if port is not None})
 
 
 def load_stack(path: Path) -> StackSpec:

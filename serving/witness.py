@@ -119,8 +119,11 @@ def watched(folder: Path, device: str, watching: Overlay, overlay: Overlay | Non
     return Witness(reports, watching.counted, device), variables
 
 
-def check_weights(name: str, witness: Witness) -> None:
-    """Raises Broken, naming them, for keys of the checkpoint that were not used and parameters that were not filled."""
+def check_weights(name: str, witness: Witness, several_roles: bool = False) -> None:
+    """Raises Broken, naming them, for keys of the checkpoint that were not used and parameters that were not filled.
+
+    `several_roles`: each process takes its own part of the checkpoint, so that a key is used when one of them uses it.
+    """
     accounts = [account for report in witness.reports() for account in report.weights or ()]
     hint = "SGLang serves such a model without a word; correct the checkpoint or its config.json"
     if not accounts:
@@ -128,8 +131,10 @@ def check_weights(name: str, witness: Witness) -> None:
     for account in accounts:
         if account.unfilled:
             raise Broken(f"`{name}` serves parameters that nothing was loaded into: {_some(account.unfilled)}", hint)
-        if account.unused:
-            raise Broken(f"`{name}` made no use of weights in the checkpoint: {_some(account.unused)}", hint)
+    unused = [set(account.unused) for account in accounts]
+    left = set.intersection(*unused) if several_roles else set().union(*unused)
+    if left:
+        raise Broken(f"`{name}` made no use of weights in the checkpoint: {_some(tuple(sorted(left)))}", hint)
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ figures is `inferred`; the figures themselves are findings of the judges, `measu
 
 from collections.abc import Callable
 
+from tasks.decomposition import E2E, TTFT, decomposed, plain, shares_text
 from tasks.gpus import GPUS, H200, floor_us
 from tasks.paired import mean_of
 from tasks.reconcile import reconcile, reconcile_service
@@ -13,7 +14,6 @@ from tasks.records import Arm, Evidence, Experiment, Finding, Interval, Locus, L
 from tasks.static_table import WORK, Table
 
 INC, CAN = Arm.INCUMBENT, Arm.CANDIDATE
-TTFT_LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms")
 REPEATED = "repetitions"
 SHARE = "kernel_share_pct"
 FEW_PAGES_PCT, SMALL_SHARE_PCT, MOVED_PCT = 20.0, 5.0, 5.0
@@ -111,22 +111,25 @@ def idle_multiprocessors(evidence: Evidence) -> list[Finding]:
     return found[:4]
 
 
-def time_to_first_token(evidence: Evidence) -> list[Finding]:
-    """A change of TTFT, told apart by layer: the layers of the server add up to its TTFT."""
-    before, after = (mean_of(evidence.blocks, "server_ttft_ms", arm) for arm in (INC, CAN))
-    if not before or after is None or abs(100 * (after / before - 1)) < MOVED_PCT:
+def where_time_went(evidence: Evidence) -> list[Finding]:
+    """A change of the client's TTFT or end-to-end time, told apart by the layers that it is the sum of."""
+    return [f for whole, name in ((TTFT, "TTFT"), (E2E, "end-to-end time")) for f in _where(evidence, whole, name)]
+
+
+def _where(evidence: Evidence, whole: str, name: str) -> list[Finding]:
+    found = decomposed(evidence.blocks, whole)
+    before, after = (mean_of(evidence.blocks, whole, arm) for arm in (INC, CAN))
+    if found is None or not before or after is None or abs(100 * found.change / before) < MOVED_PCT:
         return []
-    moved = {}
-    for layer in TTFT_LAYERS:
-        old, new = (mean_of(evidence.blocks, layer, arm) for arm in (INC, CAN))
-        if old is None or new is None:
-            return []
-        moved[layer.removeprefix("server_").removesuffix("_ms")] = new - old
-    most = max(moved, key=lambda layer: abs(moved[layer]))
-    parts = ", ".join(f"{layer} {shift:+.1f} ms" for layer, shift in moved.items())
-    implies = f"server TTFT {100 * (after / before - 1):+.0f} %: {parts}"
-    ask = f"ask what `{most}` waits for: it makes {100 * moved[most] / (after - before):.0f} % of the change"
-    return [_finding(LocusKind.INTERVAL, most, "server_ttft_ms", "ms", before, after, implies, ask)]
+    implies = f"{name} {found.change:+.1f} ms ({100 * found.change / before:+.0f} %): {shares_text(found)}"
+    if found.largest is None:
+        locus, ask = "unexplained", "measure what no layer counts, before anything is said of the cause"
+        if found.missing:
+            locus, ask = "not measured", f"have the stack expose {', '.join(plain(layer) for layer in found.missing)}"
+    else:
+        locus, shift = plain(found.largest), found.contributions[found.largest]
+        ask = f"ask what `{locus}` waits for: it makes {100 * shift / found.change:.0f} % of the change"
+    return [_finding(LocusKind.INTERVAL, locus, whole, "ms", before, after, implies, ask)]
 
 
 def starved_transfer(evidence: Evidence) -> list[Finding]:
@@ -156,7 +159,7 @@ RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
     memory_floor,
     launches_and_parts,
     idle_multiprocessors,
-    time_to_first_token,
+    where_time_went,
     starved_transfer,
     small_share,
 )

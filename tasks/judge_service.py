@@ -1,6 +1,7 @@
 """Does the deployed stack improve under traffic? First quality, then whether the traffic can be trusted, then the metrics."""
 
-from serving.observables import OBSERVABLES
+from serving.observables import LAYERS, OBSERVABLES
+from tasks.decomposition import plain
 from tasks.judgement import Criteria, Judgement
 from tasks.noise import Noise
 from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of
@@ -9,7 +10,6 @@ from tasks.service_trust import distrust, edited, service_finding
 
 DRIFT, FLOOR = "logprob_drift", "logprob_floor"
 CALLS, CALL_TIME = "code_calls", "code_us"
-LAYERS = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms", "server_decode_ms")
 
 
 def judge_service(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
@@ -145,6 +145,9 @@ def _findings(evidence: Evidence, observed: tuple[str, ...]) -> tuple[Finding, .
     if of_code:
         told = "mean time of a call under this traffic, as the server counts it"
         found.append(service_finding(evidence, CALL_TIME, LocusKind.KERNEL, "calls that are counted", told))
-    where = "where the server spends a request's time; the four layers add up to its end-to-end time"
-    layers = [service_finding(evidence, name, LocusKind.INTERVAL, name.removesuffix("_ms"), where) for name in LAYERS]
+    where = "where a request's time goes; layers and the unexplained rest add up to its end-to-end time"
+    there = {block.observable for block in evidence.blocks}
+    layers = [
+        service_finding(evidence, name, LocusKind.INTERVAL, plain(name), where) for name in LAYERS if name in there
+    ]
     return (*found, *layers)

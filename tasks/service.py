@@ -13,8 +13,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving import metrics
 from serving.arguments import check_arguments
+from serving.deployment import deployed_together
+from serving.engagement import resolved_by
 from serving.errors import Broken
 from serving.home import home
 from serving.launch import Server, check_answering, running_together
@@ -81,8 +82,9 @@ def measure_service(
     observed = Observed(Run(run_dir), with_seed(arms.scenario, confirms))
     specs = {str(Arm.INCUMBENT): arms.incumbent, str(Arm.CANDIDATE): arms.candidate}
     try:
+        together = running_together if "server" in arms.incumbent.roles else deployed_together
         laid = {str(Arm.CANDIDATE): code.overlay} if code is not None else {}
-        with running_together(specs, run_dir, laid) as servers:
+        with together(specs, run_dir, laid) as servers:
             _compare(arms, servers, random.Random(f"{hypothesis.id}:{confirms}"), observed, enough, recall, code)
     except EngineEnded as ended:
         if ended.server != Arm.CANDIDATE or not ended.refused:
@@ -112,10 +114,10 @@ def _compare(
     try:
         check_answering(servers.values())
         for server in servers.values():
-            check_weights(server.name, server.witness)
-        resolved = {arm: metrics.resolved_arguments(servers[arm].base_url) for arm in Arm}
-        served = servers[Arm.INCUMBENT].checkpoint.digest
-        observed.facts = environment(arms.incumbent, arms.scenario, served, resolved[Arm.INCUMBENT])
+            check_weights(server.name, server.witness, several_roles=len(server.parts) > 1)
+        resolved = {arm: {part.role: resolved_by(part) for part in servers[arm].parts} for arm in Arm}
+        served, ours = servers[Arm.INCUMBENT].checkpoint.digest, resolved[Arm.INCUMBENT]
+        observed.facts = environment(arms.incumbent, arms.scenario, served, ours.get("server") or ours["prefill"])
         proof = prove(arms, servers, resolved, observed.run.folder / "arms.json")
         observed.engagement, observed.fault = proof.engagement, proof.fault
         _say_engaged(proof.engagement)

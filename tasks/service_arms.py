@@ -12,19 +12,21 @@ from serving.engine_env import engine
 from serving.errors import BadInput, Broken
 from serving.home import located
 from serving.launch import Server
+from serving.roles import Role
 from serving.scenario import Scenario, load_scenario
 from serving.stack import StackSpec, apply_edit, load_stack
 from tasks.artifacts import keep_json
 from tasks.records import Arm, Build, Engagement, Environment, Hypothesis, RoleEdit, StackEdit
 
-CANDIDATE_PORT_OFFSET = 1
+# What the servers of one deployment say that they work with, by role.
+Resolved = Mapping[Role, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
 class Arms:
-    """`edit`: by role; empty where the arms are one stack, and the candidate runs other code in it."""
+    """`edit`: by role of the stack; empty where the arms are one stack, and the candidate runs other code in it."""
 
-    edit: Mapping[str, RoleEdit]
+    edit: Mapping[Role, RoleEdit]
     incumbent: StackSpec
     candidate: StackSpec
     scenario: Scenario
@@ -41,9 +43,18 @@ class Proof:
 def arms_of(hypothesis: Hypothesis) -> Arms:
     """Reads the files of the hypothesis. Raises BadInput if they or the edit do not fit, or the stack has changed."""
     stack, edit, scenario = _asked(hypothesis)
-    candidate = apply_edit(stack, edit)
-    candidate = candidate.on_port("server", stack.port_of("server") + CANDIDATE_PORT_OFFSET)
-    return Arms(edit, stack, candidate, scenario)
+    _must_be_ours(stack)
+    candidate = apply_edit(stack, edit).beside()
+    return Arms({role: edit[role] for role in stack.roles if role in edit}, stack, candidate, scenario)
+
+
+def _must_be_ours(stack: StackSpec) -> None:
+    attached = [role for role, part in stack.roles.items() if part.url is not None]
+    if attached:
+        raise BadInput(
+            f"`roles.{attached[0]}` of stack `{stack.name}` is attached by its `url`",
+            "a comparison starts both stacks itself, so give every role a `port`",
+        )
 
 
 def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, Mapping[str, RoleEdit], Scenario]:
@@ -73,13 +84,14 @@ def build_stack(hypothesis: Hypothesis) -> Build:
     Raises BadInput for files that do not fit, Broken without an engine.
     """
     began = time.monotonic()
-    incumbent, edit, _ = _asked(hypothesis)
+    incumbent, _, _ = _asked(hypothesis)
     check_arguments(incumbent)
     made: StackSpec | None = None
     try:
-        made = arms_of(hypothesis).candidate
+        arms = arms_of(hypothesis)
+        made = arms.candidate
         check_arguments(made)
-        failure = _changes_nothing(incumbent, made, edit)
+        failure = _changes_nothing(arms)
     except BadInput as refused:
         failure = refused.message
     kept = keep_json((made or hypothesis.change).model_dump(mode="json"))
@@ -94,34 +106,35 @@ def build_stack(hypothesis: Hypothesis) -> Build:
     )
 
 
-def _changes_nothing(incumbent: StackSpec, candidate: StackSpec, edit: Mapping[str, RoleEdit]) -> str | None:
+def _changes_nothing(arms: Arms) -> str | None:
     """The first part of the edit that leaves what the stack states as it is, or None."""
-    ours, theirs = incumbent.roles["server"], candidate.roles["server"]
+    ours, theirs = arms.incumbent.roles, arms.candidate.roles
     same = [
-        f"server.{part}.{name}` is `{engagement.as_text(before.get(name))}"
-        for part, before, after in (
-            ("arguments", ours.arguments, theirs.arguments),
-            ("environment", ours.environment, theirs.environment),
-        )
-        for name in sorted({name for change in edit.values() for name in getattr(change, part)})
-        if engagement.as_text(before.get(name)) == engagement.as_text(after.get(name))
+        f"{role}.{part}.{name}` is `{engagement.as_text(getattr(ours[role], part).get(name))}"
+        for role, change in arms.edit.items()
+        for part in ("arguments", "environment")
+        for name in sorted(getattr(change, part))
+        if engagement.as_text(getattr(ours[role], part).get(name))
+        == engagement.as_text(getattr(theirs[role], part).get(name))
     ]
-    if not same and ours.model_dump(exclude={"port"}) == theirs.model_dump(exclude={"port"}):
-        same = ["server.count` is `1"]
+    counts = [role for role, change in arms.edit.items() if change.count is not None]
+    same += [f"{role}.count` is `{ours[role].count}" for role in counts if ours[role].count == theirs[role].count]
     return f"the edit changes nothing: `{same[0]}` in the stack already" if same else None
 
 
-def prove(
-    arms: Arms, servers: Mapping[str, Server], resolved: Mapping[Arm, Mapping[str, object]], report: Path
-) -> Proof:
+def prove(arms: Arms, servers: Mapping[str, Server], resolved: Mapping[Arm, Resolved], report: Path) -> Proof:
     """What the running servers say about the edit; all resolved arguments and their differences go to `report`.
 
     Raises Broken if the edit is not in force or the arms differ in another setting that the stack states.
     """
-    found = engagement.differences(resolved[Arm.INCUMBENT], resolved[Arm.CANDIDATE])
-    told = {"resolved": resolved, "differences": {name: [d.incumbent, d.candidate] for name, d in found.items()}}
-    report.write_text(json.dumps(told, default=str, sort_keys=True), encoding="utf-8")
-    proofs = [*_arguments(arms, resolved), *_environment(arms, servers)]
+    found = {
+        role: engagement.differences(resolved[Arm.INCUMBENT][role], resolved[Arm.CANDIDATE][role])
+        for role in resolved[Arm.INCUMBENT]
+    }
+    told = {role: {name: [d.incumbent, d.candidate] for name, d in of.items()} for role, of in found.items()}
+    whole = {"resolved": resolved, "differences": told}
+    report.write_text(json.dumps(whole, default=str, sort_keys=True), encoding="utf-8")
+    proofs = [*_arguments(arms, resolved), *_environment(arms, servers), *_counts(arms, servers)]
     for proof in proofs:
         if not proof.proved:
             raise Broken(
@@ -129,11 +142,12 @@ def prove(
                 f"`{proof.seen}`",
                 f"see {servers[proof.arm].log_file} for why SGLang changed it",
             )
-    edited = {name for change in arms.edit.values() for name in change.arguments}
-    stray = engagement.unexpected(found, edited, set(arms.incumbent.roles["server"].arguments))
-    if stray:
-        named = ", ".join(f"`{name}`: {d.incumbent} and {d.candidate}" for name, d in stray.items())
-        raise Broken(f"the arms differ in more than the edit: {named}", f"see {report}")
+    for role, differences in found.items():
+        edited = set(arms.edit[role].arguments) if role in arms.edit else set()
+        stray = engagement.unexpected(differences, edited, set(arms.incumbent.roles[role].arguments))
+        if stray:
+            named = ", ".join(f"`{role}.{name}`: {d.incumbent} and {d.candidate}" for name, d in stray.items())
+            raise Broken(f"the arms differ in more than the edit: {named}", f"see {report}")
     seen: dict[str, set[str]] = {}
     for proof in proofs:
         seen.setdefault(proof.what, set()).add(proof.seen)
@@ -141,14 +155,14 @@ def prove(
     return Proof(tuple(proofs), f"the edit changes nothing: `{idle[0]}` is the same in both arms" if idle else None)
 
 
-def _arguments(arms: Arms, resolved: Mapping[Arm, Mapping[str, object]]) -> list[Engagement]:
+def _arguments(arms: Arms, resolved: Mapping[Arm, Resolved]) -> list[Engagement]:
     stated = {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
     return [
         _proof(
             arm,
             f"{role}.arguments.{name}",
-            stated[arm].roles["server"].arguments.get(name),
-            engagement.in_force(resolved[arm], name),
+            stated[arm].roles[role].arguments.get(name),
+            engagement.in_force(resolved[arm][role], name),
         )
         for role, change in arms.edit.items()
         for name in change.arguments
@@ -162,11 +176,28 @@ def _environment(arms: Arms, servers: Mapping[str, Server]) -> list[Engagement]:
         _proof(
             arm,
             f"{role}.environment.{name}",
-            stated[arm].roles["server"].environment.get(name),
-            engagement.environment_in_force(servers[arm], name),
+            stated[arm].roles[role].environment.get(name),
+            engagement.environment_in_force(part, name),
         )
         for role, change in arms.edit.items()
         for name in change.environment
+        for arm in Arm
+        for part in servers[arm].parts
+        if part.role == role
+    ]
+
+
+def _counts(arms: Arms, servers: Mapping[str, Server]) -> list[Engagement]:
+    stated = {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
+    return [
+        _proof(
+            arm,
+            f"{role}.count",
+            stated[arm].roles[role].count,
+            str(sum(part.role == role for part in servers[arm].parts)),
+        )
+        for role, change in arms.edit.items()
+        if change.count is not None
         for arm in Arm
     ]
 

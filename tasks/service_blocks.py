@@ -8,11 +8,15 @@ from pathlib import Path
 
 import psutil
 
-from serving import metrics
 from serving.devices import devices_of
+from serving.engagement import resolved_by
 from serving.jsonl import write_jsonl
 from serving.launch import Server
+from serving.layers import Client, Window, layers
+from serving.metrics import disagreement
 from serving.observables import OBSERVABLES
+from serving.request_record import RequestRecord
+from serving.roles_seen import look_again, look_at, rates, texts, uses, window
 from serving.scenario import Scenario
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send
@@ -37,34 +41,45 @@ class Run:
 
 def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order: int, run: Run) -> list[Block]:
     """One block of traffic on one arm. Request records and both scrapes are kept in the folder of the run."""
-    devices = devices_of([metrics.resolved_arguments(server.base_url)])
+    devices = devices_of([resolved_by(part) for part in server.parts if part.role != "router"])
     psutil.cpu_percent()
     started_s = run.elapsed_s
     counted = server.witness.calls()
-    before = metrics.scrape(server.base_url)
+    before = look_at(server)
     batch = send(server.base_url, scenario.traffic, number)
-    after = metrics.scrape(server.base_url)
+    machine = Measured(psutil.cpu_percent())
+    completed = [record for record in batch.records if record.completed]
+    after = look_again(server, before, len(completed))
     name = f"{run.prefix}{order:03d}-{arm}"
     write_jsonl(run.folder / f"{name}.requests.jsonl", batch.records)
-    (run.folder / f"{name}.before.prom").write_text(before.text, encoding="utf-8")
-    (run.folder / f"{name}.after.prom").write_text(after.text, encoding="utf-8")
-    doubt = metrics.disagreement(before, after, batch.records)
-    layers = metrics.layers(before, after)
-    whole = {
-        **summarise_batch(batch, scenario.objectives, devices),
-        **(layers if doubt is None else {layer: Measured(None, doubt) for layer in layers}),
-        "machine_cpu_pct": Measured(psutil.cpu_percent()),
-        **summarise_calls(server.witness, counted, batch.wall_s),
-    }
+    for when, look in (("before", before), ("after", after)):
+        for part, text in texts(look).items():
+            (run.folder / f"{name}.{part}.{when}.prom").write_text(text, encoding="utf-8")
+    seen = summarise_batch(batch, scenario.objectives, devices)
+    whole = {**seen, **_layers(window(server, before, after), batch.records, seen)}
+    whole |= {**rates(server, after, seen), "machine_cpu_pct": machine}
+    whole |= summarise_calls(server.witness, counted, batch.wall_s)
     found = _blocks(whole, arm, scenario.name, order, started_s)
     for part in sorted({record.class_name for record in batch.records}):
         values = summarise([record for record in batch.records if record.class_name == part])
         found += _blocks(values, arm, scenario.name, order, started_s, part)
+    for role, used in uses(server, before, after, batch.wall_s).items():
+        found += _blocks(used, arm, scenario.name, order, started_s, role)
     value = whole[scenario.primary].value
     shown = "unknown" if value is None else f"{value:.1f}"
     which = f"noise block {order}" if run.prefix else f"block {order}, {arm}"
     log.info("%s: %s %s, %.1f s", which, scenario.primary, shown, batch.wall_s)
     return found
+
+
+def _layers(window: Window, records: tuple[RequestRecord, ...], seen: Mapping[str, Measured]) -> dict[str, Measured]:
+    """Where the time went, if the server that answers counted what the client did."""
+    found = layers(window, Client(len(records), seen["ttft_mean_ms"], seen["e2e_mean_ms"]))
+    span = window["decode" if "decode" in window else "server"]
+    assert span.before is not None, "what answers the clients always tells its metrics"
+    assert span.after is not None
+    doubt = disagreement(span.before, span.after, records)
+    return found if doubt is None else {name: Measured(None, doubt) for name in found}
 
 
 def summarise_calls(witness: Witness, before: Mapping[str, Calls], wall_s: float) -> dict[str, Measured]:

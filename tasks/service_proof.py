@@ -66,7 +66,8 @@ def _files(overlay: Overlay, servers: Mapping[str, Server]) -> list[Engagement]:
 
 def _mapped(server: Server, path: str) -> str:
     """sha256 of the file of this name that a process of the server has in its memory map."""
-    for process in server.process.alive():
+    own = [part.process for part in server.parts] or [server.process]
+    for process in (process for engine in own for process in engine.alive()):
         try:
             maps = [Path(region.path) for region in process.memory_maps()]
         except psutil.Error:  # it has ended, or is another user's: then it proves nothing

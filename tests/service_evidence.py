@@ -19,8 +19,10 @@ CONSTANT = {"failed_pct": 0.0, "prompt_tokens": 1000.0, "cached_tokens": 0.0, "s
 LAYERS = {
     "server_queue_ms": 20.0,
     "server_prefill_ms": 50.0,
-    "server_first_token_rest_ms": 5.0,
     "server_decode_ms": 200.0,
+    "http_ms": 3.0,
+    "http_until_first_token_ms": 2.0,
+    "unexplained_ms": 5.0,
 }
 
 
@@ -38,7 +40,6 @@ def pairs(effects_pct: dict[str, float], count: int = 24, level: float = 0.02, s
         arms = list(Arm) if rng.random() < 0.5 else list(reversed(Arm))
         for place, arm in enumerate(arms):
             values = {name: 100 * math.exp(rng.normal(0, level)) for name in WATCHED} | CONSTANT | LAYERS
-            values["server_ttft_ms"] = sum(values[n] for n in LAYERS) - values["server_decode_ms"]
             if arm is Arm.CANDIDATE:
                 values = {name: value * (1 + effects_pct.get(name, 0.0) / 100) for name, value in values.items()}
             found += [block(arm, n, v, workload=SCENARIO.name, order=2 * pair + place) for n, v in values.items()]

@@ -1,8 +1,6 @@
 """Two scrapes of a server and what happened between them."""
 
-import pytest
-
-from serving.metrics import disagreement, gained, histogram, layers, parse
+from serving.metrics import disagreement, gained, histogram, parse, summed
 from serving.request_record import RequestRecord
 
 
@@ -49,23 +47,13 @@ def records(count: int, **other: object) -> tuple[RequestRecord, ...]:
     return tuple(one.model_copy(update=other) for _ in range(count))
 
 
-def test_layers_are_means_over_the_requests_in_between_and_add_up_to_the_whole() -> None:
-    found = {name: measured.value for name, measured in layers(BEFORE, AFTER).items()}
-    assert found["server_queue_ms"] == pytest.approx(50)
-    assert found["server_prefill_ms"] == pytest.approx(200)
-    assert found["server_ttft_ms"] == pytest.approx(400)
-    assert found["server_first_token_rest_ms"] == pytest.approx(150)
-    assert found["server_decode_ms"] == pytest.approx(600)
-    parts = ("server_queue_ms", "server_prefill_ms", "server_first_token_rest_ms", "server_decode_ms")
-    assert sum(found[name] or 0 for name in parts) == pytest.approx(found["server_e2e_ms"])
-
-
-def test_a_metric_that_is_absent_or_did_not_grow_is_unknown_with_a_reason() -> None:
-    itl = layers(BEFORE, AFTER)["server_itl_ms"]
-    assert itl.value is None
-    assert "inter_token_latency" in (itl.reason or "")
-    assert all(m.value is None and m.reason for m in layers(AFTER, AFTER).values())
+def test_a_counter_that_is_not_there_is_unknown_and_no_zero() -> None:
     assert gained(BEFORE, AFTER, "sglang:nothing") is None
+
+
+def test_replicas_of_a_role_count_together() -> None:
+    both = summed([BEFORE, AFTER])
+    assert gained(BEFORE, both, "sglang:num_requests_total") == 14
 
 
 def test_a_histogram_is_summed_over_labels_and_can_be_narrowed_to_one() -> None:

@@ -167,3 +167,21 @@ def test_a_variable_that_tunes_may_be_set_unless_it_names_a_place(name: str, val
     assert variable_name_fault(name) is None
     assert variable_value_fault(value) is None
     assert variable_value_fault(f"/tmp/{value}") is not None
+
+
+@pytest.mark.parametrize("file", [file for file in STACKS if "cpu" in file.name], ids=lambda file: file.stem)
+def test_a_stack_beside_itself_shares_no_port_and_differs_in_nothing_else(file: Path) -> None:
+    spec = load_stack(file)
+    other = spec.beside()
+    assert len(other.ports()) == len(spec.ports())
+    assert not spec.ports() & other.ports()
+    ports = {"port", "bootstrap_port", "prometheus_port"}
+    plain = [{role: part.model_dump(exclude=ports) for role, part in one.roles.items()} for one in (spec, other)]
+    assert plain[0] == plain[1]
+
+
+def test_a_picture_is_encoded_for_prefill_alone() -> None:
+    spec = load_stack(next(file for file in STACKS if file.stem == "tiny-glm53-epd-cpu"))
+    assert "--encoder-urls" in spec.argv("prefill")
+    assert "--language-only" in spec.argv("prefill")
+    assert not {"--encoder-urls", "--language-only"} & set(spec.argv("decode"))

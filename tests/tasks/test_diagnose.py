@@ -11,7 +11,7 @@ from tasks.brief import BYTES_PER_TOKEN, brief
 from tasks.decide import decide
 from tasks.problem import load_problem
 from tasks.reconcile import predict_service, reconcile, reconcile_service
-from tasks.records import Arm, Evidence, Finding, Interval, Outcome, Prediction, Rung, Verdict
+from tasks.records import Arm, Block, Evidence, Finding, Interval, Outcome, Prediction, Rung, Verdict
 
 INC, CAN = Arm
 
@@ -84,13 +84,39 @@ def test_another_launch_is_a_cost_that_instructions_do_not_show() -> None:
     assert rules.launches_and_parts(static())[0].delta == 1.0
 
 
-def test_a_change_of_ttft_is_told_apart_by_layer() -> None:
-    change = 100 * 30 / LAYERS["server_queue_ms"]
-    moved = pairs({"server_queue_ms": change, "server_ttft_ms": 100 * 30 / 75}, level=0.0)
-    (finding,) = rules.time_to_first_token(service(guard() + moved))
-    assert finding.locus.name == "queue"
-    assert "queue +30.0 ms, prefill +0.0 ms" in finding.implies
-    assert "100 % of the change" in str(finding.next_test)
+def moved(shifts_ms: dict[str, float], ttft_ms: float) -> list[Block]:
+    """Pairs in which the client's TTFT, 100 ms in the incumbent, and layers of it are so much longer in the candidate."""
+    effects = {layer: 100 * shift / LAYERS[layer] for layer, shift in shifts_ms.items()}
+    return guard() + pairs({**effects, "ttft_mean_ms": ttft_ms}, level=0.0)
+
+
+def test_a_change_of_ttft_is_told_apart_by_layer_and_the_rest_has_a_size() -> None:
+    (finding,) = rules.where_time_went(service(moved({"server_queue_ms": 30.0}, ttft_ms=32.0)))
+    assert (finding.locus.kind, finding.locus.name) == ("interval", "queue")
+    assert "queue +30.0 ms, prefill +0.0 ms, http +0.0 ms, unexplained +2.0 ms" in finding.implies
+    assert "94 % of the change" in str(finding.next_test)
+
+
+def test_a_change_that_no_layer_shows_is_unexplained() -> None:
+    (finding,) = rules.where_time_went(service(moved({}, ttft_ms=30.0)))
+    assert finding.locus.name == "unexplained"
+    assert "unexplained +30.0 ms" in finding.implies
+
+
+def test_evidence_in_which_not_every_layer_was_looked_at_is_not_told_apart() -> None:
+    blocks = [b for b in moved({"server_queue_ms": 30.0}, ttft_ms=32.0) if b.observable != "unexplained_ms"]
+    assert rules.where_time_went(service(blocks)) == []
+
+
+def test_without_a_layer_the_rest_is_called_open_and_not_unexplained() -> None:
+    blocks = [
+        b.model_copy(update={"value": None, "reason": "no metric"}) if b.observable == "server_prefill_ms" else b
+        for b in moved({}, ttft_ms=30.0)
+    ]
+    (finding,) = rules.where_time_went(service(blocks))
+    assert finding.locus.name == "not measured"
+    assert "not measured: prefill (no metric), so the other +30.0 ms are open" in finding.implies
+    assert "unexplained" not in finding.implies
 
 
 def test_pages_that_wait_for_prefill_point_to_the_gil() -> None:

@@ -1,14 +1,17 @@
 """The service rung against fake servers: what it records, and when it refuses to time anything."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from examples import experiment
 from fake_engine import FakeEngine, listening
+from fake_stack import stack_file
 from fake_witness import told
 
 from serving.arguments import Option
@@ -16,7 +19,7 @@ from serving.checkpoint import Checkpoint
 from serving.engine_env import Engine
 from serving.errors import BadInput, Broken
 from serving.home import home
-from serving.launch import Server
+from serving.launch import Part, Server
 from serving.overlay import Overlay
 from serving.readiness import EngineEnded
 from serving.scenario import Scenario
@@ -61,6 +64,9 @@ class Alive:
     def listener(self) -> int:
         return 1
 
+    def alive(self) -> list[psutil.Process]:
+        return [psutil.Process()]
+
 
 class Setup:
     """Files of a hypothesis, and the fake servers that stand for its arms."""
@@ -102,8 +108,10 @@ class Setup:
 
     def _server(self, engine: FakeEngine, arm: Arm, run_dir: Path) -> Server:
         model = Checkpoint(run_dir, digest("weights"))
+        log_file, process = run_dir / f"{arm}.log", Alive()
         witness = self.witnesses.get(arm) or told(run_dir / arm / "reports")
-        return Server(arm, engine.base_url, 1, run_dir / f"{arm}.log", (), model, 1.0, Alive(), witness)  # type: ignore[arg-type]
+        part = Part(arm, "server", engine.base_url, os.getpid(), log_file, process)  # type: ignore[arg-type]
+        return Server(arm, engine.base_url, 1, log_file, (), model, 1.0, process, witness, (part,))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -419,3 +427,34 @@ def test_every_limit_of_a_scenario_can_be_cited(setup: Setup) -> None:
     assert all(criteria.limit(key) >= 0 for key in criteria.keys("vetoes"))
     with pytest.raises(KeyError):
         criteria.limit("vetoes.happiness")
+
+
+def test_a_stack_of_several_roles_is_compared_on_ports_of_its_own_and_the_edit_is_proved_in_its_role(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.service.check_weights", lambda *_, **__: None)  # fake engines load none
+    monkeypatch.setattr("serving.arguments.router_arguments", lambda: {})
+    setup.stack = stack_file(tmp_path)
+    edit = StackEdit(roles={"decode": RoleEdit(environment={"OMP_NUM_THREADS": "2"})})
+    hypothesis = setup.hypothesis().model_copy(update={"change": edit})
+    monkeypatch.setattr("tasks.service.check_arguments", lambda _: None)
+    evidence = measure_service(hypothesis, recall=known_noise)
+    assert [(p.arm, p.what, p.seen) for p in evidence.engagement] == [
+        (Arm.INCUMBENT, "decode.environment.OMP_NUM_THREADS", "absent"),
+        (Arm.CANDIDATE, "decode.environment.OMP_NUM_THREADS", "2"),
+    ]
+    ours, theirs = (
+        {b.observable for b in evidence.blocks if b.arm is arm and b.observable.endswith("process_threads")}
+        for arm in Arm
+    )
+    assert ours == theirs == {f"{role}.process_threads" for role in ("encode", "prefill", "decode", "router")}
+    assert None not in values(evidence, "ttft_mean_ms", Arm.CANDIDATE)
+    assert set(values(evidence, "server_transfer_ms", Arm.CANDIDATE)) == {None}  # the fake router asks nobody
+
+
+def test_a_stack_that_is_attached_cannot_be_compared(setup: Setup) -> None:
+    written = yaml.safe_load(setup.stack.read_text())
+    written["roles"]["server"] = {"url": "http://127.0.0.1:31400"}
+    setup.stack.write_text(yaml.safe_dump(written))
+    with pytest.raises(BadInput, match="attached by its `url`"):
+        measure_service(setup.hypothesis(RoleEdit(count=1)))

@@ -1,0 +1,59 @@
+"""A change of a request's whole time between the arms of a service run, told apart by layer."""
+
+from serving.layers import UNEXPLAINED, UNTIL_TOKEN, Decomposition, decompose
+from serving.observables import LAYERS
+from serving.summary import Measured
+from tasks.records import Arm, Block
+
+TTFT, E2E = "ttft_mean_ms", "e2e_mean_ms"
+AFTER_FIRST_TOKEN = "server_decode_ms"
+OUTSIDE = ("router", "http")
+
+
+def layers_of(blocks: tuple[Block, ...], whole: str) -> tuple[str, ...]:
+    """The observables that add up to `whole`, which is TTFT or E2E: those of the layers that the stack has."""
+    there = {block.observable for block in blocks}
+    named = [layer for layer in LAYERS if layer != UNEXPLAINED]
+    if whole == TTFT:
+        cut = {f"{outside}_ms": f"{outside}{UNTIL_TOKEN}" for outside in OUTSIDE}
+        named = [cut.get(layer, layer) for layer in named if layer != AFTER_FIRST_TOKEN]
+    return tuple(layer for layer in named if layer in there)
+
+
+def decomposed(blocks: tuple[Block, ...], whole: str) -> Decomposition | None:
+    """What each layer adds to the change of the mean of `whole` over all blocks.
+
+    None when it was not measured, or not all layers that the stack has were looked at (evidence of an older evaluator).
+    """
+    if not any(block.observable == UNEXPLAINED for block in blocks):
+        return None
+    layers = layers_of(blocks, whole)
+    ours, theirs = ({name: _mean(blocks, name, arm) for name in (whole, *layers)} for arm in Arm)
+    before, after = ours.pop(whole), theirs.pop(whole)
+    return decompose(before, after, ours, theirs)
+
+
+def plain(layer: str) -> str:
+    """`server_prefill_ms` is `prefill`."""
+    return layer.removeprefix("server_").removesuffix(UNTIL_TOKEN).removesuffix("_ms")
+
+
+def shares_text(found: Decomposition) -> str:
+    """In the order of the layers, as signed ms; what is missing is named, and nothing is called unexplained then."""
+    parts = [f"{plain(layer)} {shift:+.1f} ms" for layer, shift in found.contributions.items()]
+    if found.unexplained is None:
+        missing = ", ".join(f"{plain(layer)} ({reason})" for layer, reason in found.missing.items())
+        rest = found.change - sum(found.contributions.values())
+        return f"{', '.join(parts)}; not measured: {missing}, so the other {rest:+.1f} ms are open"
+    return f"{', '.join(parts)}, unexplained {found.unexplained:+.1f} ms"
+
+
+def _mean(blocks: tuple[Block, ...], observable: str, arm: Arm) -> Measured:
+    """Over all blocks of the arm; a single one without a value leaves none, or the sum would be of different blocks."""
+    found = [block for block in blocks if block.observable == observable and block.arm is arm]
+    values = [block.value for block in found if block.value is not None]
+    if not found:
+        return Measured(None, "not measured")
+    if len(values) < len(found):
+        return Measured(None, next(block.reason for block in found if block.value is None))
+    return Measured(sum(values) / len(values))
