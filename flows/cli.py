@@ -70,16 +70,19 @@ def run(
 @cli.command()
 @click.argument("target")
 @click.option("--n", default=3, type=click.IntRange(1, 20), show_default=True, help="How many to ask for.")
+@click.option(
+    "--write", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Write accepted ones as hypothesis files."
+)
 @JSON
 @LEDGER
-def propose(target: str, n: int, json_file: Path | None, ledger_url: str | None) -> None:
+def propose(target: str, n: int, folder: Path | None, json_file: Path | None, ledger_url: str | None) -> None:
     """Ask a model for hypotheses about TARGET: a kernel problem, such as kernels/kda_decode, or STACK.yaml@SCENARIO.yaml.
 
     Nothing is run. Which model: ANTHROPIC_BASE_URL, INFRA_AGENT_MODEL and ANTHROPIC_API_KEY; its caps: infra/model.yaml.
     """
     from flows.propose_command import propose_target
 
-    sys.exit(EXIT[propose_target(target, n, json_file, ledger_url)])
+    sys.exit(EXIT[propose_target(target, n, json_file, folder, ledger_url)])
 
 
 @cli.command()

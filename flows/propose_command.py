@@ -10,6 +10,7 @@ import httpx
 from flows import local
 from flows.commands import check_writable, write
 from serving.errors import BadInput, Broken
+from tasks.folder import check_target, write_folder
 from tasks.ledger import Ledger, default_url
 from tasks.opening import new_experiment
 from tasks.proposals import Ended, Proposals, best
@@ -17,17 +18,26 @@ from tasks.proposals_text import proposals_text
 from tasks.propose import ask_for, ready_to_ask
 from tasks.records import Rung
 from tasks.report import plan_text, verdict_text
+from tasks.written_out import files_of
 
 
-def propose_target(target: str, n: int, json_file: Path | None, ledger_url: str | None) -> str:
-    """Ask, print, and record. Returns PASSED if something was accepted, else REJECTED; see `check_answered`."""
+def propose_target(target: str, n: int, json_file: Path | None, folder: Path | None, ledger_url: str | None) -> str:
+    """Ask, print, and record; what was accepted goes into `folder` as hypothesis files.
+
+    Returns PASSED if something was accepted, else REJECTED; see `check_answered`.
+    """
     check_writable(json_file)
+    if folder is not None:
+        check_target(folder)
     local.show_progress()
     url = ledger_url or default_url()
     proposals = ask_for(target, n, Ledger(url), os.environ)
     click.echo(proposals_text(proposals))
     write(json_file, proposals)
     check_answered(proposals)
+    if folder is not None and proposals.accepted:
+        write_folder(files_of(proposals.accepted), folder)
+        click.echo(f"written: {folder}; run one with `infra-agent run {folder}/01-…/hypothesis.yaml`", err=True)
     return "PASSED" if proposals.accepted else "REJECTED"
 
 

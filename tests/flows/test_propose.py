@@ -12,8 +12,9 @@ from scripted_model import KEY, ScriptedModel, Turn, failing, proposing, saying
 from flows import cli
 from serving.home import REPOSITORY
 from tasks import stages
+from tasks.hypothesis_file import load_hypothesis
 from tasks.ledger import Ledger
-from tasks.records import Arm, Build, Evidence, Experiment, Rung
+from tasks.records import Arm, Build, Evidence, Experiment, Hypothesis, Rung
 
 Capture = pytest.CaptureFixture[str]
 KDA = REPOSITORY / "kernels" / "kda_decode"
@@ -66,10 +67,10 @@ def test_without_endpoint_model_and_key_it_says_what_to_set(
 def test_accepted_and_refused_proposals_are_printed_written_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, file = f"file://{tmp_path}/ledger", tmp_path / "proposals.json"
+    url, file, ideas = f"file://{tmp_path}/ledger", tmp_path / "proposals.json", tmp_path / "ideas"
     same = {**GOOD, "title": "The incumbent again", "source": None}
     with asking(proposing(GOOD, same, {"title": "half"}), proposing(same)) as model:
-        command = ("propose", "kda_decode", "--n", "3", "--json", str(file), "--ledger", url)
+        command = ("propose", "kda_decode", "--n", "3", "--json", str(file), "--ledger", url, "--write", str(ideas))
         status, out, err = run(capsys, monkeypatch, *command, **of(model))
     assert status == 0, err
     assert "accepted  Reciprocals in both norms" in out
@@ -77,6 +78,8 @@ def test_accepted_and_refused_proposals_are_printed_written_and_kept(
     assert "unusable  " in out
     assert "calls, " in out.splitlines()[-1]
     assert [x["title"] for x in json.loads(file.read_text())["accepted"]] == [GOOD["title"]]
+    (kept,) = ideas.glob("*/hypothesis.yaml")
+    assert load_hypothesis(kept).id == Hypothesis.model_validate(json.loads(file.read_text())["accepted"][0]).id
     assert {entry.kind for entry in Ledger(url).read().entries} == {"proposals", "refusal"}
     assert "models asked: 1, proposals accepted: 1" in run(capsys, monkeypatch, "ledger", "stats", "--ledger", url)[1]
     assert KEY not in out + err + file.read_text()
