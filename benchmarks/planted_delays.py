@@ -2,9 +2,9 @@
 
 Two stacks of encode, prefill, decode and router (`tiny-glm53-epd-cpu`) run side by side. The candidate runs the same code
 with a wait in the forward of encode, of prefill and of decode and before the send of the KV cache; a file says which of them
-waits, and how long, so that one start serves all plants. A forward waits busily, as a slower kernel would: after a sleep the caches of
-the core are cold, and the forward itself gets slower by as much again. The router is a binary: a proxy before it waits once per
-request, and layer `router` is all between the client and decode. The row `none` is the candidate with no wait.
+waits, and how long, so that one start serves all plants. A forward waits busily, as a slower kernel would: after a sleep a prefill
+itself gets slower. The router is a binary: a proxy before it waits once per request, and layer `router` is all between the
+client and decode. The row `none` is the candidate with no wait.
 
     .venv/bin/python -P benchmarks/planted_delays.py [--layers encode,router] [--pairs 8] [--json FILE] [--page FILE]
 """
@@ -342,8 +342,8 @@ the wait back in that layer within {TOLERANCE_PCT:g} % of its size. `benchmarks/
 A tiny random model on a CPU: nothing here says anything of a GPU, which was not run.
 
 Milliseconds of a request, candidate minus incumbent, mean over all blocks; layers and `unexplained` add up to `end to end`.
-`sum` is what the waits of a request were by their own clock; decode waits at each step. A forward waits busily, as a slower kernel
-would: after a sleep of 50 ms a prefill got slower by another 29 ms here. The wait of `router` is in a proxy before
+`sum` is what the waits of a request were by their own clock; decode waits at each step. A forward waits busily, as a slower
+kernel would: after a sleep of 50 ms a prefill got slower by another 29 ms here. The wait of `router` is in a proxy before
 the router, which is a binary; the layer is all between the client and decode.
 
 {table(rows)}
