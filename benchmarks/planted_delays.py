@@ -2,9 +2,9 @@
 
 Two stacks of encode, prefill, decode and router (`tiny-glm53-epd-cpu`) run side by side. The candidate runs the same code
 with a wait in the forward of encode, of prefill and of decode and before the send of the KV cache; a file says which of them
-waits, and how long, so that one start serves all plants. A forward waits busily, as a slower kernel would: after a sleep a prefill
-itself gets slower. The router is a binary: a proxy before it waits once per request, and layer `router` is all between the
-client and decode. The row `none` is the candidate with no wait.
+waits, and how long, so that one start serves all plants. A forward waits busily, as a slower kernel would: after a sleep a
+prefill itself gets slower. The router is a binary: a proxy before it waits once per request, and layer `router` is all
+between the client and decode. The row `none` is the candidate with no wait.
 
     .venv/bin/python -P benchmarks/planted_delays.py [--layers encode,router] [--pairs 8] [--json FILE] [--page FILE]
 """
