@@ -2,8 +2,9 @@
 
 Two stacks of encode, prefill, decode and router (`tiny-glm53-epd-cpu`) run side by side. The candidate runs the same code
 with a wait in the forward of encode, of prefill and of decode and before the send of the KV cache; a file says which of them
-waits, and how long, so that one start serves all plants. The router is a binary: a proxy before it waits once per request, and
-layer `router` is all between the client and decode. The row `none` is the candidate with no wait.
+waits, and how long, so that one start serves all plants. A forward waits busily, as a slower kernel would: after a sleep a
+prefill itself gets slower. The router is a binary: a proxy before it waits once per request, and layer `router` is all
+between the client and decode. The row `none` is the candidate with no wait.
 
     .venv/bin/python -P benchmarks/planted_delays.py [--layers encode,router] [--pairs 8] [--json FILE] [--page FILE]
 """
@@ -50,8 +51,9 @@ from tasks.service_quality import compare_quality
 SERVING = Path(__file__).resolve().parents[1] / "serving"
 STACK, SCENARIO = SERVING / "stacks" / "tiny-glm53-epd-cpu.yaml", SERVING / "scenarios" / "pictures-cpu.yaml"
 NONE, ROUTER = "none", "router"
-WAIT_MS = {NONE: 0.0, "encode": 50.0, "prefill": 50.0, "transfer": 50.0, "decode": 10.0, ROUTER: 50.0}
+WAIT_MS = {"encode": 50.0, "prefill": 50.0, "transfer": 50.0, "decode": 10.0, ROUTER: 50.0, NONE: 0.0}
 TOLERANCE_PCT = 20.0
+WARM_UP = 6  # blocks on each arm: the first dozens of requests get faster and faster
 MOST = 2  # times as many pairs, at most, where the first ones decide nothing
 WAITING = """import time
 def wait(layer):
@@ -59,7 +61,10 @@ def wait(layer):
         chosen, ms = file.read().split()
     if chosen == layer:
         began = time.perf_counter()
-        time.sleep(float(ms) / 1e3)
+        while layer != "transfer" and time.perf_counter() < began + float(ms) / 1e3:
+            pass
+        if layer == "transfer":
+            time.sleep(float(ms) / 1e3)
         with open({file!r} + ".waited", "a") as file:
             file.write(f"{{1e3 * (time.perf_counter() - began)}}\\n")
 """
@@ -220,7 +225,7 @@ def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) ->
     first = 100 * (number + 1)
     send(shared.servers[Arm.CANDIDATE].base_url, scenario.traffic, first)
     waited(control).write_text("")
-    for pair in range(pairs // 2 if layer == NONE else MOST * pairs):
+    for pair in range(pairs if layer == NONE else MOST * pairs):
         if pair >= pairs and is_decided(tuple(blocks), shared.criteria, shared.noise):
             break
         for place, arm in enumerate(rng.sample(list(Arm), k=2)):
@@ -319,7 +324,7 @@ def prepared(criteria: Criteria, servers: Mapping[str, Server], run: Run, overla
     resolved = {part.role: resolved_by(part) for part in servers[Arm.INCUMBENT].parts}
     facts = environment(load_stack(STACK), scenario, servers[Arm.INCUMBENT].checkpoint.digest, resolved["prefill"])
     quality = compare_quality(scenario, servers)
-    for block in range(3):
+    for block in range(WARM_UP):
         for arm in Arm:
             send(servers[arm].base_url, scenario.traffic, block)
     proofs = prove_code(Code(overlay), servers, run.folder / "code.json")
@@ -337,8 +342,8 @@ the wait back in that layer within {TOLERANCE_PCT:g} % of its size. `benchmarks/
 A tiny random model on a CPU: nothing here says anything of a GPU, which was not run.
 
 Milliseconds of a request, candidate minus incumbent, mean over all blocks; layers and `unexplained` add up to `end to end`.
-`sum` is what the waits of a request were by their own clock. A forward may wait more than once a request: decode does for each
-token but the first. The wait of `router` is in a proxy before
+`sum` is what the waits of a request were by their own clock; decode waits at each step. A forward waits busily, as a slower
+kernel would: after a sleep of 50 ms a prefill got slower by another 29 ms here. The wait of `router` is in a proxy before
 the router, which is a binary; the layer is all between the client and decode.
 
 {table(rows)}
