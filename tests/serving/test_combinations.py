@@ -217,7 +217,7 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
     ({"dsa-prefill-backend": "trtllm"}, "dsa-prefill-backend", "doubtful", "Blackwell"),
     ({"dsa-decode-backend": "trtllm"}, "dsa-decode-backend", "doubtful", "Blackwell"),
     (CPU, "device", "rejected", "index_*"),
-    (CPU | {"quantization": "w8a8_int8"}, "quantization", "rejected", "AMX"),
+    (CPU | {"quantization": "fp8"}, "quantization", "rejected", "AMX"),
     (CPU | DEEPEP, "moe-a2a-backend", "rejected", "needs GPUs"),
     (CPU | {"attention-backend": "fa3"}, "attention-backend", "rejected", "no CPU kernels"),
     (CPU | DECODE, "disaggregation-decode-retraction-backup", "rejected", "needs CUDA"),
@@ -266,6 +266,10 @@ def test_replayssm_decodes_with_triton_or_helion(backend: dict[str, Value]) -> N
 
 def test_replayssm_does_nothing_for_a_model_without_linear_attention() -> None:
     assert [clash.effect for clash in clashes(Setting(REPLAY, model=DENSE))] == ["ignored"]
+
+
+def test_w8a8_is_served_on_a_cpu_by_our_own_kernels() -> None:
+    assert list(clashes(Setting(CPU | {"quantization": "w8a8_int8"}))) == []
 
 
 def test_without_a_model_only_the_options_are_judged() -> None:

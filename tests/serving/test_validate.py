@@ -57,7 +57,7 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
     (ONE, {"roles/decode": {"port": 31500}}, "(whole file)", "`decode`"),
     (ONE, {"transfer": {"backend": "mooncake"}}, "transfer", "ignored"),
     (ONE, {"quantization": {"kda_state": "bfloat16"}}, "quantization.kda_state", "no linear attention"),
-    (ONE, {"quantization": {"weights": "w8a8_int8"}}, "quantization.weights", "AMX"),
+    (ONE, {"quantization": {"weights": "fp8"}}, "quantization.weights", "AMX"),
     (ONE, {"quantization": {"kv": "fp8_e4m3"}}, "quantization.kv", "AMX"),
     (ONE, {"quantization": {"kv": "int8"}}, "quantization.kv", "not one of"),
     (ONE, {"hicache": {"size_gb": 2}}, "hicache", "takes away"),
