@@ -11,6 +11,7 @@ from tasks.model_file import Caps, Price
 from tasks.records import Record
 
 Count = Annotated[int, Field(ge=0)]
+MOST_TOKENS = 10**9  # no message takes so many
 BYTES_IN_A_TOKEN = 64  # more than any tokenizer puts into one on average: usage below that is no usage
 
 
@@ -126,8 +127,10 @@ def cap_in_the_way(spent: Spent, elapsed_s: float, caps: Caps, price: Price | No
 
 
 def believable(reported: int | None, content_bytes: int) -> int | None:
-    """Tokens that a response reports, or None if so much text cannot be so few of them."""
-    return reported if reported is not None and reported * BYTES_IN_A_TOKEN >= content_bytes else None
+    """Tokens that a response reports, or None if so much text cannot be so few of them, or no message so many."""
+    if reported is None or reported > MOST_TOKENS or reported * BYTES_IN_A_TOKEN < content_bytes:
+        return None
+    return reported
 
 
 def _usd(tokens: Tokens | None, price: Price | None) -> float | None:

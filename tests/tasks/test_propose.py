@@ -276,7 +276,14 @@ def test_a_request_that_is_turned_down_is_not_made_again(tmp_path: Path, turn: T
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {"input_tokens": 0, "output_tokens": 0}, {"input_tokens": 3, "output_tokens": 1}, "lots"]
+    "usage",
+    [
+        None,
+        {"input_tokens": 0, "output_tokens": 0},
+        {"input_tokens": 3, "output_tokens": 1},
+        "lots",
+        {"input_tokens": 10**400, "output_tokens": 10**400},
+    ],
 )
 def test_an_answer_that_does_not_say_what_it_used_is_taken_and_is_the_last_where_tokens_have_a_cap(
     tmp_path: Path, usage: object

@@ -80,6 +80,7 @@ def test_so_much_text_cannot_be_so_few_tokens() -> None:
     assert believable(10, 640) == 10
     assert believable(9, 640) is None
     assert believable(None, 0) is None
+    assert believable(10**400, 640) is None
 
 
 def test_the_file_that_people_own_has_caps_and_says_where_prices_come_from() -> None:
