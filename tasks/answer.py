@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from tasks.one_line import one_line
 from tasks.records import Record
 
 MOST_BYTES = 4_000_000  # of a body; a kernel source has some thousand
@@ -78,7 +79,7 @@ def _from_events(events: Iterator[dict[str, Any]]) -> Answer:
                 complete = True
             case "error":
                 error = _mapping(event.get("error"))
-                fault = " ".join(f"{error.get('type')}: {error.get('message')}".split())[:300]
+                fault = one_line(f"{error.get('type')}: {error.get('message')}", 300)
     return _answer(list(blocks.values()), message, usage, stop, complete, fault)
 
 
@@ -98,7 +99,7 @@ def _answer(
         text="\n".join(texts),
         calls=tuple(ToolCall(name=str(b.get("name")), arguments=read_json(str(b.get("input")))) for b in tools),
         stop_reason=stop if isinstance(stop, str) else None,
-        model=message["model"] if isinstance(message.get("model"), str) else None,
+        model=one_line(message["model"], 80) if isinstance(message.get("model"), str) else None,
         complete=complete and fault is None,
         fault=fault,
         input_tokens=inputs,

@@ -15,11 +15,13 @@ from serving.documents import validate
 from serving.errors import BadInput
 from tasks.answer import Answer, read_json
 from tasks.hypothesis_file import HypothesisFile, Part, Stated, hypothesis_of
+from tasks.one_line import one_line
 from tasks.plan import ANSWERS, OF_GPU_KERNELS
 from tasks.records import Hypothesis, Question, Record, Scalar, Text
 from tasks.subject import KernelSubject, StackSubject, Subject
 
 TOOL = "propose"
+MOST_SAID = 600  # characters of a fault: it may name what the model wrote
 SOURCE, DIFF = "proposed.py", "proposed.diff"
 
 
@@ -115,7 +117,7 @@ def read_proposals(answer: Answer, subject: Subject, ids: Sequence[str], most: i
         try:
             hypotheses.append(_hypothesis(written, subject, ids, f"proposal {number}"))
         except BadInput as error:
-            faults.append(f"{error.message} ({error.hint})")
+            faults.append(one_line(f"{error.message} ({error.hint})", MOST_SAID))
     return Reading(hypotheses=tuple(hypotheses), faults=tuple(faults))
 
 
