@@ -79,7 +79,7 @@ def _strip(node: ast.AST) -> None:
 
 def _without_layout(cpp: str) -> str:
     """C++ without comments and indentation. Texts in quotes are kept whole."""
-    piece = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
+    piece = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
     bare = piece.sub(lambda found: found[1] or " ", cpp)
     return "\n".join(line for line in (" ".join(x.split()) for x in bare.splitlines()) if line)
 
@@ -91,7 +91,7 @@ class _Renamed(ast.NodeTransformer):
         self.functions = {x.name: x for x in tree.body if isinstance(x, ast.FunctionDef)}
         self.taken = {name: _parameters(function) for name, function in self.functions.items()}
         self.bound = {name: bound(function) - {name} for name, function in self.functions.items()}
-        outside = [x for x in tree.body if x not in self.functions.values()]
+        outside = [x for x in tree.body if not isinstance(x, ast.FunctionDef) or self.functions[x.name] is not x]
         self.bound[MODULE] = {name for x in outside for name in bound(x)} | set(self.functions)
         self.imported, unclear = imports(tree)
         inside = {name for space in self.functions for name in self.bound[space]}

@@ -172,6 +172,11 @@ def test_what_is_no_python_has_no_normal_form() -> None:
     assert normal_form("(" * 5000) is None
 
 
+@pytest.mark.parametrize("source", ["eval\n" * 20_000, "CPP = '" + "/* " * 200_000 + "'"], ids=["eval", "comments"])
+def test_a_source_that_says_one_thing_over_and_over_does_not_hold_us_up(source: str) -> None:
+    assert normal_form(source)
+
+
 def test_a_source_that_python_only_warns_of_has_one() -> None:
     assert normal_form("x = '\\d'") is not None
 
