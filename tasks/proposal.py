@@ -22,6 +22,7 @@ from tasks.subject import KernelSubject, StackSubject, Subject
 
 TOOL = "propose"
 MOST_SAID = 600  # characters of a fault: it may name what the model wrote
+MOST_TEXT = 2000  # characters of a title, a rationale or a mechanism
 SOURCE, DIFF = "proposed.py", "proposed.diff"
 
 
@@ -154,7 +155,7 @@ def _hypothesis(written: JsonValue, subject: Subject, ids: Sequence[str], name: 
     with TemporaryDirectory(prefix="infra-agent-") as scratch:
         folder = Path(scratch)
         document = {
-            **proposal.model_dump(include=set(Stated.model_fields)),
+            **_stated(proposal),
             **_what(proposal, subject, folder, name),
             "parent": _parent(proposal.parent, ids, name),
             "origin": "model",
@@ -163,6 +164,12 @@ def _hypothesis(written: JsonValue, subject: Subject, ids: Sequence[str], name: 
             return hypothesis_of(validate(document, HypothesisFile, name), folder)
         except BadInput as error:
             raise BadInput(f"{name}: {error.message.replace(f'{folder}/', '')}", error.hint) from error
+
+
+def _stated(proposal: Stated) -> dict[str, Any]:
+    """What the model says of it, each text as one line: titles and reasons are shown on terminals."""
+    texts = {name: one_line(getattr(proposal, name), MOST_TEXT) for name in ("title", "rationale", "mechanism")}
+    return proposal.model_dump(include=set(Stated.model_fields)) | texts
 
 
 def _what(proposal: KernelProposal | StackProposal, subject: Subject, folder: Path, name: str) -> dict[str, Any]:

@@ -290,6 +290,16 @@ def test_what_is_shown_and_kept_of_a_response_holds_no_control_characters_and_ha
     assert all(text.isprintable() and len(text) <= 600 for text in said)
 
 
+def test_titles_and_refusals_hold_no_control_characters(tmp_path: Path) -> None:
+    option = [{"name": "\x1b[2J", "value": 1}]
+    bad = proposal(title="a\x1b[2J", rationale="b\x9b", mechanism="MUFU.RCP goes\r\x07 away", launch=option)
+    with scripted(proposing(bad)) as (_, line, _w):
+        (refusal,) = asked(line, tmp_path).refused[:1]
+    asked_of = refusal.hypothesis
+    assert (asked_of.title, asked_of.rationale, asked_of.mechanism) == ("a�[2J", "b�", "MUFU.RCP goes � away")
+    assert (refusal.reason, refusal.says.isprintable()) == (RefusedFor.UNKNOWN_ARGUMENT, True)
+
+
 def test_a_key_in_pieces_or_in_escapes_is_taken_out_of_an_answer(tmp_path: Path) -> None:
     escaped = "".join(f"\\u{ord(c):04x}" for c in KEY)
     message = {"type": "message", "content": proposing(proposal(title=f"a {KEY}")).blocks, "usage": None}
