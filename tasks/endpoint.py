@@ -120,8 +120,9 @@ async def _bounded(response: "httpx2.Response") -> None:
     """Take a little more than MOST_BYTES of any response, an error's included, and unpack nothing: it may swell."""
     import httpx2
 
-    whole = response.stream
-    assert isinstance(whole, httpx2.AsyncByteStream)
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    whole: httpx2.AsyncByteStream = stream
 
     class Bounded(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:

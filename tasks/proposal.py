@@ -127,7 +127,8 @@ def _arguments(answer: Answer) -> JsonValue:
     call in the text, as `[{"name": …, "parameters": …}]`."""
     for call in answer.calls:
         if call.name == TOOL:
-            return call.arguments
+            arguments: JsonValue = call.arguments
+            return arguments
     written = read_json(answer.text)
     first = written[0] if isinstance(written, list) and written else None
     return first.get("parameters") if isinstance(first, dict) and first.get("name") == TOOL else None
