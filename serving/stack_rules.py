@@ -18,7 +18,24 @@ _TLS = "makes the server speak TLS, and the client of infra-agent speaks plain H
 _GRPC = "takes away the HTTP server that traffic and proof go through"
 _NO_TEXT = "makes a server that does not generate, so it would never be ready"
 
+_CODE = "makes the server import and call what its value names, and a stack is data"
+_WRITES = "makes the server write to a place of the machine that no part of a stack looks after"
+
 REFUSED_ARGUMENTS = {
+    **dict.fromkeys(("forward-hooks", "custom-weight-loader"), _CODE),
+    **dict.fromkeys(
+        (
+            "crash-dump-folder",
+            "debug-tensor-dump-output-folder",
+            "spec-trace-dir",
+            "export-metrics-to-file-dir",
+            "modelopt-checkpoint-save-path",
+            "modelopt-export-path",
+            "msprobe-dump-config",
+        ),
+        _WRITES,
+    ),
+    "tool-server": "connects to something outside of the stack, which no record holds",
     **dict.fromkeys(("host", "port", "model-path", "model"), _OURS),
     **dict.fromkeys(("help", "version"), "makes SGLang print and end instead of serving"),
     **dict.fromkeys(("api-key", "admin-api-key"), _KEY),

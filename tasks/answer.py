@@ -1,22 +1,23 @@
 """What came back from `/v1/messages`, streamed or whole, read without trust: a body may be malformed, cut off, or too large."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
+from tasks.one_line import one_line
 from tasks.records import Record
 
-_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue, config=ConfigDict(allow_inf_nan=False))
 MOST_BYTES = 4_000_000  # of a body; a kernel source has some thousand
 
 
 class ToolCall(Record):
-    """`arguments`: None if they are no JSON."""
+    """`arguments`: None if they are no JSON. A number in them may be NaN or endless: whoever reads them says what is wrong."""
 
     name: str
-    arguments: JsonValue
+    arguments: Any
 
 
 class Answer(Record):
@@ -61,7 +62,9 @@ def _from_events(events: Iterator[dict[str, Any]]) -> Answer:
                 message = _mapping(event.get("message"))
                 usage |= _known(message.get("usage"))
             case "content_block_start":
-                blocks[str(event.get("index"))] = {**_mapping(event.get("content_block")), "input": ""}
+                block = _mapping(event.get("content_block"))
+                whole = block.get("input")  # of a server that sends arguments in one piece; else empty
+                blocks[str(event.get("index"))] = {**block, "input": json.dumps(whole) if whole else ""}
             case "content_block_delta":
                 block, delta = (
                     blocks.setdefault(str(event.get("index")), {"type": "text"}),
@@ -76,7 +79,7 @@ def _from_events(events: Iterator[dict[str, Any]]) -> Answer:
                 complete = True
             case "error":
                 error = _mapping(event.get("error"))
-                fault = " ".join(f"{error.get('type')}: {error.get('message')}".split())[:300]
+                fault = one_line(f"{error.get('type')}: {error.get('message')}", 300)
     return _answer(list(blocks.values()), message, usage, stop, complete, fault)
 
 
@@ -96,7 +99,7 @@ def _answer(
         text="\n".join(texts),
         calls=tuple(ToolCall(name=str(b.get("name")), arguments=read_json(str(b.get("input")))) for b in tools),
         stop_reason=stop if isinstance(stop, str) else None,
-        model=message["model"] if isinstance(message.get("model"), str) else None,
+        model=one_line(message["model"], 80) if isinstance(message.get("model"), str) else None,
         complete=complete and fault is None,
         fault=fault,
         input_tokens=inputs,
@@ -107,7 +110,7 @@ def _answer(
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
     """The data of server-sent events that are JSON objects; each names its own type, so the `event:` lines say no more."""
-    for line in text.splitlines():
+    for line in re.split(r"[\r\n]", text):  # and no other: U+2028 and its like may stand inside of a line
         if line.startswith("data:"):
             event = read_json(line.removeprefix("data:"))
             if isinstance(event, dict):
@@ -117,8 +120,8 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
 def read_json(text: str) -> Any:
     """None for what is no JSON, is nested too deeply, or holds half a character."""
     try:
-        return _JSON.validate_json(text.encode("utf-8", "replace"))
-    except ValidationError:
+        return from_json(text.encode("utf-8", "replace"))
+    except ValueError:
         return None
 
 

@@ -50,7 +50,7 @@ class Line:
             if not self._may_call(size):
                 return None
             reply = self._sent(request, prompt.size_bytes, size)
-            answer = read_answer(reply.body)
+            answer = self._without_key(read_answer(reply.body))
             made = self._counted(reply, answer, prompt.size_bytes, size)
             if made.ended is CallEnd.ANSWERED:
                 return answer
@@ -61,6 +61,10 @@ class Line:
                 return None
         self._stop(Ended.UNAVAILABLE, f"{TRIES} tries: {self.calls[-1].says}")
         return None
+
+    def _without_key(self, answer: Answer) -> Answer:
+        """Once more where the parts are joined and escapes are undone."""
+        return Answer.model_validate_json(self.endpoint.without_key(answer.model_dump_json().encode()))
 
     def _sent(self, request: Mapping[str, Any], prompt_bytes: int, size: int) -> Reply:
         """A call that is interrupted enters the account, too."""

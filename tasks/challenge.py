@@ -9,6 +9,7 @@ from tasks.challenge_patch import object_to_patch, unchecked_patch
 from tasks.challenge_prediction import object_to_prediction
 from tasks.challenge_stack import object_to_edit, unchecked_edit
 from tasks.meaning import of_kernel, of_patch, of_stack
+from tasks.one_line import one_line
 from tasks.past import Past
 from tasks.plan import make_plan
 from tasks.problem import Problem, problem_of
@@ -16,6 +17,7 @@ from tasks.records import CodePatch, Hypothesis, KernelCandidate, KernelTarget, 
 from tasks.refusal import Objection, Refusal, RefusedFor
 
 __all__ = ["Refusal", "RefusedFor", "challenge", "unchecked"]
+MOST_SAID = 4000  # characters: it may repeat what was proposed
 REPEATS = ("person", "catalogue")  # who may ask the very same hypothesis again: another attempt
 
 
@@ -31,7 +33,10 @@ def challenge(hypothesis: Hypothesis, past: Past) -> Refusal | None:
         or object_to_prediction(hypothesis, problem)
         or _duplicate(hypothesis, problem, past)
     )
-    return Refusal(hypothesis=hypothesis, **dict(objection)) if objection else None
+    if objection is None:
+        return None
+    says, hint = one_line(objection.says, MOST_SAID), one_line(objection.hint, MOST_SAID)
+    return Refusal(hypothesis=hypothesis, reason=objection.reason, says=says, hint=hint)
 
 
 def unchecked(hypothesis: Hypothesis) -> str | None:

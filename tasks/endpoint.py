@@ -2,19 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from serving.errors import BadInput
 from tasks.answer import MOST_BYTES
+from tasks.one_line import one_line
 from tasks.spending import CallEnd
+
+if TYPE_CHECKING:
+    import httpx2
 
 BUSY = (429, 503, 529)
 LEAST_SECRET_CHARS = 12
+MOST_SAID = 300  # characters
 HINT = (
     "set ANTHROPIC_BASE_URL (such as http://127.0.0.1:31400 of your own SGLang), INFRA_AGENT_MODEL and ANTHROPIC_API_KEY "
     "(any word, where the server asks for none); docs/proposing.md"
@@ -74,15 +79,20 @@ def call(endpoint: Endpoint, request: Mapping[str, Any], within_s: float) -> Rep
         reply = asyncio.run(asyncio.wait_for(_call(endpoint, request, within_s, body), within_s))
     except TimeoutError:
         reply = Reply(CallEnd.TIMED_OUT, f"no end within {within_s:.0f} s", body=bytes(body))
-    says, received = endpoint.without_key(reply.says.encode()).decode(), endpoint.without_key(reply.body)
-    return replace(reply, says=says, body=received, wall_s=time.monotonic() - began)
+    says = endpoint.without_key(reply.says.encode("utf-8", "replace")).decode()
+    shown, received = one_line(says, MOST_SAID), endpoint.without_key(reply.body)  # cut after: half a key is one, too
+    return replace(reply, says=shown, body=received, wall_s=time.monotonic() - began)
 
 
 async def _call(endpoint: Endpoint, request: Mapping[str, Any], within_s: float, body: bytearray) -> Reply:
     import anthropic  # takes seconds, and only those who ask a model need it
     import httpx2
 
-    http = anthropic.DefaultAsyncHttpxClient(follow_redirects=False)  # a key goes nowhere but where it was meant for
+    http = anthropic.DefaultAsyncHttpxClient(
+        follow_redirects=False,  # a key goes nowhere but where it was meant for
+        event_hooks={"response": [_bounded]},
+        headers={"accept-encoding": "identity"},
+    )
     async with anthropic.AsyncAnthropic(
         base_url=endpoint.base_url, api_key=endpoint.key, max_retries=0, timeout=within_s, http_client=http
     ) as client:
@@ -106,6 +116,30 @@ async def _call(endpoint: Endpoint, request: Mapping[str, Any], within_s: float,
             return Reply(CallEnd.BROKEN_OFF, f"the connection broke off: {error!r}", body=bytes(body))
 
 
+async def _bounded(response: "httpx2.Response") -> None:
+    """Take a little more than MOST_BYTES of any response, an error's included, and unpack nothing: it may swell."""
+    import httpx2
+
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    whole: httpx2.AsyncByteStream = stream
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = MOST_BYTES + 1
+            async for chunk in whole:
+                yield chunk[:left]
+                left -= len(chunk)
+                if left <= 0:
+                    return
+
+        async def aclose(self) -> None:
+            await whole.aclose()
+
+    response.stream = Bounded()
+    response.headers.pop("content-encoding", None)
+
+
 def _said(body: object) -> str:
     """The message of an error in the form of the Messages API, or nothing."""
     error = body.get("error") if isinstance(body, dict) else None
@@ -113,7 +147,7 @@ def _said(body: object) -> str:
 
 
 def _status(status: int, message: str, headers: Mapping[str, str]) -> Reply:
-    says = f"status {status}: {' '.join(message.split())[:300]}"
+    says = f"status {status}: {message}"
     if status in BUSY:
         return Reply(CallEnd.BUSY, says, status, _retry_after_s(headers.get("retry-after")))
     return Reply(CallEnd.BROKEN_OFF if status >= 500 or status == 408 else CallEnd.TURNED_DOWN, says, status)
@@ -125,7 +159,7 @@ def _retry_after_s(value: str | None) -> float | None:
         return None
     try:
         return max(0.0, float(value)) if value.strip()[:1].isdigit() else _until(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

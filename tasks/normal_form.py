@@ -1,4 +1,4 @@
-"""A Python source in one spelling: without comments, docstrings and layout, and with names of its own that say nothing.
+"""A Python source in one spelling: without comments, docstrings, layout and padding, with names of its own that say nothing.
 
 Sources of equal normal form do the same. The other way round it is no proof: whoever writes the same thing with other
 operators, or in another order, has another normal form, and the rungs tell. Each function at the top of the module is
@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 
 from tasks.own_names import bound, imports, kept, keywords_of_others
+from tasks.padding import without_padding
 from tasks.records import Scalar
 
 MODULE = ""
@@ -24,6 +25,7 @@ def normal_form(source: str, options: Mapping[str, Scalar] | None = None) -> str
         _give(tree, options or {})
         for node in ast.walk(tree):
             _strip(node)
+        without_padding(tree)
         _Renamed(tree).visit(tree)
         return ast.unparse(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -79,7 +81,7 @@ def _strip(node: ast.AST) -> None:
 
 def _without_layout(cpp: str) -> str:
     """C++ without comments and indentation. Texts in quotes are kept whole."""
-    piece = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
+    piece = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
     bare = piece.sub(lambda found: found[1] or " ", cpp)
     return "\n".join(line for line in (" ".join(x.split()) for x in bare.splitlines()) if line)
 
@@ -91,7 +93,7 @@ class _Renamed(ast.NodeTransformer):
         self.functions = {x.name: x for x in tree.body if isinstance(x, ast.FunctionDef)}
         self.taken = {name: _parameters(function) for name, function in self.functions.items()}
         self.bound = {name: bound(function) - {name} for name, function in self.functions.items()}
-        outside = [x for x in tree.body if x not in self.functions.values()]
+        outside = [x for x in tree.body if not isinstance(x, ast.FunctionDef) or self.functions[x.name] is not x]
         self.bound[MODULE] = {name for x in outside for name in bound(x)} | set(self.functions)
         self.imported, unclear = imports(tree)
         inside = {name for space in self.functions for name in self.bound[space]}
@@ -142,6 +144,10 @@ class _Renamed(ast.NodeTransformer):
             for keyword in call.keywords:
                 if keyword.arg and keyword.arg in self.taken.get(called.id, ()):
                     keyword.arg = self.name(keyword.arg, called.id)
+            if called.id in self.functions and all(isinstance(x.value, ast.Name | ast.Constant) for x in call.keywords):
+                call.keywords.sort(
+                    key=lambda x: x.arg or ""
+                )  # reading a name has no effect, so no order of them says anything
 
 
 def _parameters(function: ast.FunctionDef) -> frozenset[str]:

@@ -41,6 +41,8 @@ def imports(tree: ast.AST) -> tuple[dict[str, str], frozenset[str]]:
 def kept(tree: ast.Module) -> frozenset[str]:
     """Names of which another spelling may have another meaning: in a text, made one, of a class, or declared global."""
     words: set[str] = set(FIXED)
+    if any(isinstance(node, ast.Name) and node.id in REFLECTION for node in ast.walk(tree)):
+        words |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | bound(tree)
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str(text)) if len(text) < 1000:
@@ -53,8 +55,6 @@ def kept(tree: ast.Module) -> frozenset[str]:
                 words |= set(names)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
                 words.add(name)
-            case ast.Name(id=name) if name in REFLECTION:
-                words |= {x.id for x in ast.walk(tree) if isinstance(x, ast.Name)} | bound(tree)
     return frozenset(words)
 
 

@@ -15,11 +15,14 @@ from serving.documents import validate
 from serving.errors import BadInput
 from tasks.answer import Answer, read_json
 from tasks.hypothesis_file import HypothesisFile, Part, Stated, hypothesis_of
+from tasks.one_line import one_line
 from tasks.plan import ANSWERS, OF_GPU_KERNELS
 from tasks.records import Hypothesis, Question, Record, Scalar, Text
 from tasks.subject import KernelSubject, StackSubject, Subject
 
 TOOL = "propose"
+MOST_SAID = 600  # characters of a fault: it may name what the model wrote
+MOST_TEXT = 2000  # characters of a title, a rationale or a mechanism
 SOURCE, DIFF = "proposed.py", "proposed.diff"
 
 
@@ -115,7 +118,7 @@ def read_proposals(answer: Answer, subject: Subject, ids: Sequence[str], most: i
         try:
             hypotheses.append(_hypothesis(written, subject, ids, f"proposal {number}"))
         except BadInput as error:
-            faults.append(f"{error.message} ({error.hint})")
+            faults.append(one_line(f"{error.message} ({error.hint})", MOST_SAID))
     return Reading(hypotheses=tuple(hypotheses), faults=tuple(faults))
 
 
@@ -124,7 +127,8 @@ def _arguments(answer: Answer) -> JsonValue:
     call in the text, as `[{"name": …, "parameters": …}]`."""
     for call in answer.calls:
         if call.name == TOOL:
-            return call.arguments
+            arguments: JsonValue = call.arguments
+            return arguments
     written = read_json(answer.text)
     first = written[0] if isinstance(written, list) and written else None
     return first.get("parameters") if isinstance(first, dict) and first.get("name") == TOOL else None
@@ -152,7 +156,7 @@ def _hypothesis(written: JsonValue, subject: Subject, ids: Sequence[str], name: 
     with TemporaryDirectory(prefix="infra-agent-") as scratch:
         folder = Path(scratch)
         document = {
-            **proposal.model_dump(include=set(Stated.model_fields)),
+            **_stated(proposal),
             **_what(proposal, subject, folder, name),
             "parent": _parent(proposal.parent, ids, name),
             "origin": "model",
@@ -161,6 +165,12 @@ def _hypothesis(written: JsonValue, subject: Subject, ids: Sequence[str], name: 
             return hypothesis_of(validate(document, HypothesisFile, name), folder)
         except BadInput as error:
             raise BadInput(f"{name}: {error.message.replace(f'{folder}/', '')}", error.hint) from error
+
+
+def _stated(proposal: Stated) -> dict[str, Any]:
+    """What the model says of it, each text as one line: titles and reasons are shown on terminals."""
+    texts = {name: one_line(getattr(proposal, name), MOST_TEXT) for name in ("title", "rationale", "mechanism")}
+    return proposal.model_dump(include=set(Stated.model_fields)) | texts
 
 
 def _what(proposal: KernelProposal | StackProposal, subject: Subject, folder: Path, name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Proposals in words: for the terminal, and as the markdown that the Prefect UI shows."""
 
+from tasks.one_line import one_line
 from tasks.proposals import Proposals, best
 from tasks.records import Hypothesis
 from tasks.refusal import Refusal
@@ -11,7 +12,7 @@ def proposals_text(proposals: Proposals) -> str:
     chosen = best(proposals)
     lines = [line for x in proposals.accepted for line in _accepted(x, len(proposals.accepted) > 1 and x == chosen)]
     lines += [line for refusal in proposals.refused for line in _refused(refusal)]
-    lines += [f"unusable  {fault}" for fault in proposals.faults]
+    lines += [f"unusable  {one_line(fault)}" for fault in proposals.faults]
     lines.append(account_text(proposals))
     if proposals.left_out:
         lines.append(f"left out of the prompt: {'; '.join(proposals.left_out)}")
@@ -20,8 +21,8 @@ def proposals_text(proposals: Proposals) -> str:
 
 def account_text(proposals: Proposals) -> str:
     """One line: who was asked, how it ended, and what it took."""
-    why = f": {proposals.says}" if proposals.says else ""
-    other = [name for name in proposals.answered_as if name != proposals.model]
+    why = f": {one_line(proposals.says)}" if proposals.says else ""
+    other = [one_line(name, 80) for name in proposals.answered_as if name != proposals.model]
     who = proposals.model + (f" (answers as {', '.join(other)})" if other else "")
     return f"asked {who}: {proposals.ended}{why}; {spent_text(proposals.spent)}"
 
@@ -52,34 +53,36 @@ def proposals_markdown(proposals: Proposals) -> str:
         *rows,
         f"| **all** |  | {_tokens(spent.input_tokens)} | {_tokens(spent.output_tokens)} | {spent.wall_s:.1f} s |",
         "",
-        *(f"- accepted: {_line(x.title)} ({_prediction(x)})" for x in proposals.accepted),
-        *(f"- refused, {x.reason}: {_line(x.hypothesis.title)}: {_line(x.says)}" for x in proposals.refused),
-        *(f"- unusable: {_line(fault)}" for fault in proposals.faults),
+        *(f"- accepted: {one_line(x.title)} ({_prediction(x)})" for x in proposals.accepted),
+        *(f"- refused, {x.reason}: {one_line(x.hypothesis.title)}: {one_line(x.says)}" for x in proposals.refused),
+        *(f"- unusable: {one_line(fault)}" for fault in proposals.faults),
     ]
     return "\n".join(lines)
 
 
 def _accepted(hypothesis: Hypothesis, is_best: bool) -> list[str]:
     return [
-        f"accepted  {_line(hypothesis.title)}{'  (best)' if is_best else ''}",
+        f"accepted  {one_line(hypothesis.title)}{'  (best)' if is_best else ''}",
         f"  asks: {hypothesis.question}; predicts {_prediction(hypothesis)}",
-        f"  rationale: {_line(hypothesis.rationale)}",
-        f"  mechanism: {_line(hypothesis.mechanism)}",
+        f"  rationale: {one_line(hypothesis.rationale)}",
+        f"  mechanism: {one_line(hypothesis.mechanism)}",
         f"  id: {hypothesis.id[:16]}" + (f"  builds on: {hypothesis.parent[:16]}" if hypothesis.parent else ""),
     ]
 
 
 def _refused(refusal: Refusal) -> list[str]:
     return [
-        f"refused   {_line(refusal.hypothesis.title)}",
-        f"  {refusal.reason}: {_line(refusal.says)}",
-        f"  hint: {_line(refusal.hint)}",
+        f"refused   {one_line(refusal.hypothesis.title)}",
+        f"  {refusal.reason}: {one_line(refusal.says)}",
+        f"  hint: {one_line(refusal.hint)}",
     ]
 
 
 def _prediction(hypothesis: Hypothesis) -> str:
     said = hypothesis.prediction
-    return f"{_line(said.observable)} {said.direction}" + (f" by {said.size:g} {_line(said.unit)}" if said.size else "")
+    return f"{one_line(said.observable)} {said.direction}" + (
+        f" by {said.size:g} {one_line(said.unit)}" if said.size else ""
+    )
 
 
 def _counted(number: int, what: str) -> str:
@@ -88,9 +91,3 @@ def _counted(number: int, what: str) -> str:
 
 def _tokens(count: int | None) -> str:
     return "unknown" if count is None else f"{count:,}"
-
-
-def _line(text: str, most: int = 400) -> str:
-    """One line without control characters: a terminal obeys those, and a model may write them."""
-    flat = "".join(c if c.isprintable() else "�" for c in " ".join(text.split()))
-    return flat if len(flat) <= most else flat[: most - 1] + "…"

@@ -16,6 +16,7 @@ from tasks.endpoint import endpoint_of
 from tasks.findings_text import refusal_text
 from tasks.ledger import Contents, Ledger
 from tasks.model_file import load_model_file
+from tasks.one_line import one_line
 from tasks.opening import keep_refusal, new_attempt
 from tasks.past import Past, past_of
 from tasks.prompt import Prompt, prompt_for
@@ -105,7 +106,7 @@ def _asked(subject: Subject, n: int, contents: Contents, line: Line, heard: _Hea
         if answer is None:
             return line.ended, line.says
         if answer.stop_reason == "refusal":
-            return Ended.DECLINED, " ".join(answer.text.split())[:300]
+            return Ended.DECLINED, one_line(answer.text, 300)
         fit = heard.take(read_proposals(answer, subject, prompt.ids, wanted))
         if fit or len(heard.accepted) >= n:
             return Ended.FINISHED, ""

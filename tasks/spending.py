@@ -11,6 +11,7 @@ from tasks.model_file import Caps, Price
 from tasks.records import Record
 
 Count = Annotated[int, Field(ge=0)]
+MOST_TOKENS = 10**9  # no message takes so many
 BYTES_IN_A_TOKEN = 64  # more than any tokenizer puts into one on average: usage below that is no usage
 
 
@@ -49,18 +50,23 @@ class Call(Record):
     sent_bytes: Count
     asked_tokens: Count
 
+    @property
+    def _began(self) -> bool:
+        """Whether the server counted something before it turned the request down."""
+        return self.input_tokens is not None or self.output_tokens is not None
+
     def used(self) -> Tokens | None:
         """As far as it is known: nothing, where the server did not serve."""
-        if self.ended in NOT_SERVED:
+        if self.ended in NOT_SERVED and not self._began:
             return Tokens(input=0, output=0)
-        if self.input_tokens is None or self.output_tokens is None or self.ended in CUT_SHORT:
+        if self.input_tokens is None or self.output_tokens is None or self.ended is not CallEnd.ANSWERED:
             return None
         return Tokens(input=self.input_tokens, output=self.output_tokens)
 
     def at_most(self) -> Tokens | None:
         """What a cap counts. A call that was cut short is charged with all that it could have used; an answer that keeps
         its usage to itself is None."""
-        if self.ended in CUT_SHORT:
+        if self.ended in CUT_SHORT or (self.ended in NOT_SERVED and self._began):
             return Tokens(input=self.input_tokens or self.sent_bytes, output=self.asked_tokens)
         return self.used()
 
@@ -126,8 +132,10 @@ def cap_in_the_way(spent: Spent, elapsed_s: float, caps: Caps, price: Price | No
 
 
 def believable(reported: int | None, content_bytes: int) -> int | None:
-    """Tokens that a response reports, or None if so much text cannot be so few of them."""
-    return reported if reported is not None and reported * BYTES_IN_A_TOKEN >= content_bytes else None
+    """Tokens that a response reports, or None if so much text cannot be so few of them, or no message so many."""
+    if reported is None or reported > MOST_TOKENS or reported * BYTES_IN_A_TOKEN < content_bytes:
+        return None
+    return reported
 
 
 def _usd(tokens: Tokens | None, price: Price | None) -> float | None:

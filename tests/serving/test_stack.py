@@ -107,7 +107,22 @@ def test_an_edit_cannot_take_over_what_the_launcher_owns() -> None:
         apply_edit(stack(), {"server": Change(arguments={"host": "0.0.0.0"})})
 
 
-@pytest.mark.parametrize("name", ["help", "version", "api-key", "admin-api-key", "config", "ssl-certfile", "nnodes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "help",
+        "version",
+        "api-key",
+        "admin-api-key",
+        "config",
+        "ssl-certfile",
+        "nnodes",
+        "forward-hooks",
+        "custom-weight-loader",
+        "crash-dump-folder",
+        "tool-server",
+    ],
+)
 def test_an_option_that_no_run_could_serve_with_is_refused_with_its_reason(name: str) -> None:
     with pytest.raises(BadInput, match=f"`{name}` .*{REFUSED_ARGUMENTS[name][:20]}"):
         apply_edit(stack(), {"server": Change(arguments={name: "x"})})

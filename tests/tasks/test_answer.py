@@ -1,6 +1,7 @@
 """Responses are read without trust: streamed and whole ones alike, and nonsense gives an answer that is not complete."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -95,6 +96,31 @@ def test_arguments_nested_without_end_are_no_json(depth: int) -> None:
         answer = read_answer(body)
         assert answer.model_dump_json()
         assert depth < 250 or not any(isinstance(call.arguments, list) for call in answer.calls)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_without_end_are_left_to_whoever_reads_the_arguments(number: str) -> None:
+    message = {**STREAMABLE, "content": [{"type": "tool_use", "name": "propose", "input": {"size": "SIZE"}}]}
+    whole = json.dumps(message).replace('"SIZE"', number).encode()
+    parts = streamed(message).replace(b'\\"SI', number.encode()).replace(b'ZE\\"', b"")
+    for body in (whole, parts):
+        (call,) = read_answer(body).calls
+        assert not math.isfinite(call.arguments["size"])
+
+
+def test_only_line_feeds_and_returns_end_a_line_of_events() -> None:
+    content = [{"type": "text", "text": "a\u2028b\x85c\x0bd"}]
+    told = "".join(
+        f"data: {json.dumps(e, ensure_ascii=False)}\r\n\r\n" for e in events({**MESSAGE, "content": content})
+    )
+    assert read_answer(told.encode()).text == "a\u2028b\x85c\x0bd"
+
+
+def test_arguments_may_come_in_one_piece_with_the_start_of_their_block() -> None:
+    start, *rest = events({**STREAMABLE, "content": []})
+    block = {"type": "content_block_start", "index": 0, "content_block": STREAMABLE["content"][1]}
+    told = "".join(f"data: {json.dumps(e)}\n\n" for e in (start, block, *rest)).encode()
+    assert read_answer(told).calls[0].arguments == {"proposals": [{"title": "é"}]}
 
 
 def test_half_a_character_comes_no_further() -> None:

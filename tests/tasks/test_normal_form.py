@@ -106,6 +106,11 @@ SAME = {
     "a kernel": BASE.replace("kernel", "other"),
     "an option of run": BASE.replace("TILE", "BLOCK"),
     "one local like another function's": BASE.replace("x =", "TILE =").replace("b, x)", "b, TILE)"),
+    "a function that nothing calls": BASE + "def helper(x):\n    return other(x)\ndef other(x):\n    return x\n",
+    "a kernel that nothing launches": BASE.replace("def kernel", "@jit\ndef spare(a):\n    return a\ndef kernel"),
+    "a constant that nothing reads": BASE.replace("SIZE = 4", "SIZE = 4\nOTHER = SIZE\nLAST = OTHER"),
+    "a local that nothing reads": BASE.replace("    x =", "    spare = 1\n    x ="),
+    "a statement that does nothing": BASE.replace("    x =", "    pass\n    x ="),
     "a docstring": BASE.replace("    x =", "    'says nothing'\n    x ="),
 }
 OTHER = {
@@ -114,6 +119,10 @@ OTHER = {
     "another function of the same module": BASE.replace("tl.load", "tl.atomic_add"),
     "another module under the alias": BASE.replace("triton.language", "triton.other"),
     "a cast": BASE.replace("tl.load(a)", "tl.load(a).to(tl.float32)"),
+    "a function that is registered": BASE + "import atexit\n@atexit.register\ndef helper():\n    return 1\n",
+    "a default that is called for": BASE + "def helper(x=print(1)):\n    return 1\n",
+    "a local that is read": BASE.replace("    x =", "    a = b\n    x ="),
+    "a constant that a text may name": BASE.replace("SIZE = 4", "SIZE = 4\nOTHER = 1\nLIST = ['OTHER']\nprint(LIST)"),
     "another grid": BASE.replace("SIZE = 4", "SIZE = 8"),
     "an option of Triton": BASE.replace("N=TILE", "N=TILE, num_warps=2"),
     "another type of a parameter": BASE.replace("N: tl.constexpr", "N"),
@@ -129,6 +138,13 @@ def test_another_spelling_is_the_same(what: str) -> None:
 @pytest.mark.parametrize("what", OTHER)
 def test_another_meaning_is_not_the_same(what: str) -> None:
     assert normal_form(OTHER[what]) != normal_form(BASE)
+
+
+def test_the_order_of_keywords_says_nothing_unless_their_values_do_something() -> None:
+    text = "def kernel(N, M): ...\ndef run(n, m):\n    kernel[(1,)]({})\n"
+    assert normal_form(text.format("N=n, M=m, warps=4")) == normal_form(text.format("warps=4, M=m, N=n"))
+    assert normal_form(text.format("N=n, M=m")) != normal_form(text.format("N=m, M=n"))
+    assert normal_form(text.format("N=n(), M=m()")) != normal_form(text.format("M=m(), N=n()"))
 
 
 def test_a_name_that_a_text_holds_is_not_renamed_since_the_text_may_mean_it() -> None:
@@ -170,6 +186,11 @@ def test_what_is_no_python_has_no_normal_form() -> None:
     assert normal_form("def run(:") is None
     assert normal_form("x" * 10 + "\0") is None
     assert normal_form("(" * 5000) is None
+
+
+@pytest.mark.parametrize("source", ["eval\n" * 20_000, "CPP = '" + "/* " * 200_000 + "'"], ids=["eval", "comments"])
+def test_a_source_that_says_one_thing_over_and_over_does_not_hold_us_up(source: str) -> None:
+    assert normal_form(source)
 
 
 def test_a_source_that_python_only_warns_of_has_one() -> None:

@@ -1,6 +1,7 @@
 """A script plays the model, over a real connection: each way in which it may answer ends as it should. Nothing here is about
 the skill of any model."""
 
+import gzip
 import json
 import logging
 import os
@@ -185,12 +186,15 @@ def ends_with(error: str) -> Turn:
         (failing(529, "overloaded_error", retry_after="3.5"), CallEnd.BUSY, 3.5),
         (failing(529, "overloaded_error"), CallEnd.BUSY, 1.0),
         (failing(429, "rate_limit_error", retry_after="soon"), CallEnd.BUSY, 1.0),
+        (failing(429, "rate_limit_error", retry_after="Fri, 31 Dec 9999 23:59:59 -2359"), CallEnd.BUSY, 1.0),
         (failing(500, "api_error"), CallEnd.BROKEN_OFF, 1.0),
         (proposing(proposal(), drops_after=4), CallEnd.BROKEN_OFF, 1.0),
         (Turn(vanishes=True), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"<html>busy</html>"), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"event: message_start\ndata: nonsense\n\n"), CallEnd.BROKEN_OFF, 1.0),
         (Turn(raw=b"x" * (MOST_BYTES + 9)), CallEnd.BROKEN_OFF, 1.0),
+        (Turn(raw=b"x" * (MOST_BYTES + 9), status=500), CallEnd.BROKEN_OFF, 1.0),
+        (Turn(raw=gzip.compress(b"x" * 9), headers={"content-encoding": "gzip"}), CallEnd.BROKEN_OFF, 1.0),
         (ends_with("overloaded_error"), CallEnd.BROKEN_OFF, 1.0),
     ],
 )  # fmt: skip
@@ -264,6 +268,8 @@ def test_an_endpoint_that_is_not_there_is_not_reached(tmp_path: Path) -> None:
     [
         failing(401, "authentication_error", f"no such key: {KEY}"),
         failing(400, "invalid_request_error"),
+        failing(400, "invalid_request_error", "half a character: \ud800"),
+        failing(401, "authentication_error", "x" * 270 + KEY),
         failing(302, "x", location="http://127.0.0.1:9/"),
         ends_with("invalid_request_error"),
     ],
@@ -272,11 +278,49 @@ def test_a_request_that_is_turned_down_is_not_made_again(tmp_path: Path, turn: T
     with scripted(turn, proposing(proposal())) as (model, line, _):
         ended = asked(line, tmp_path)
     assert (ended.ended, len(model.seen)) == (Ended.TURNED_DOWN, 1)
-    assert KEY not in ended.says
+    assert KEY[:12] not in ended.says
+
+
+def test_what_is_shown_and_kept_of_a_response_holds_no_control_characters_and_has_a_bound(tmp_path: Path) -> None:
+    bad = {**proposal(), "\x1b[2J\n" + "x" * 9000: 1}
+    with scripted(proposing(bad), failing(400, "x", "\x1b[2J")) as (_, line, _w):
+        ended = asked(line, tmp_path)
+    said = (ended.says, *ended.faults, *(call.says for call in ended.calls))
+    assert "unknown key `�[2J xxx" in ended.faults[0]
+    assert all(text.isprintable() and len(text) <= 600 for text in said)
+
+
+def test_titles_and_refusals_hold_no_control_characters(tmp_path: Path) -> None:
+    option = [{"name": "\x1b[2J", "value": 1}]
+    bad = proposal(title="a\x1b[2J", rationale="b\x9b", mechanism="MUFU.RCP goes\r\x07 away", launch=option)
+    with scripted(proposing(bad)) as (_, line, _w):
+        (refusal,) = asked(line, tmp_path).refused[:1]
+    asked_of = refusal.hypothesis
+    assert (asked_of.title, asked_of.rationale, asked_of.mechanism) == ("a�[2J", "b�", "MUFU.RCP goes � away")
+    assert (refusal.reason, refusal.says.isprintable()) == (RefusedFor.UNKNOWN_ARGUMENT, True)
+
+
+def test_a_key_in_pieces_or_in_escapes_is_taken_out_of_an_answer(tmp_path: Path) -> None:
+    escaped = "".join(f"\\u{ord(c):04x}" for c in KEY)
+    message = {"type": "message", "content": proposing(proposal(title=f"a {KEY}")).blocks, "usage": None}
+    turns = (
+        Turn(raw=json.dumps(message).replace(KEY, escaped).encode()),
+        proposing(proposal("hoist_gate", title=f"b {KEY}")),
+    )
+    for number, turn in enumerate(turns):
+        with scripted(turn) as (_, line, _w):
+            assert asked(line, tmp_path / str(number)).accepted[0].title in ("a [key]", "b [key]")
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {"input_tokens": 0, "output_tokens": 0}, {"input_tokens": 3, "output_tokens": 1}, "lots"]
+    "usage",
+    [
+        None,
+        {"input_tokens": 0, "output_tokens": 0},
+        {"input_tokens": 3, "output_tokens": 1},
+        "lots",
+        {"input_tokens": 10**400, "output_tokens": 10**400},
+    ],
 )
 def test_an_answer_that_does_not_say_what_it_used_is_taken_and_is_the_last_where_tokens_have_a_cap(
     tmp_path: Path, usage: object

@@ -29,6 +29,12 @@ def test_a_call_that_was_not_served_counts_as_a_call_and_used_nothing(ended: Cal
     assert (spent.calls, spent.input_tokens, spent.output_tokens, spent.usd) == (1, 0, 0, 0.0)
 
 
+def test_a_call_that_is_turned_down_after_it_began_is_unknown_and_charged_with_all_that_it_could_have_used() -> None:
+    call = made(CallEnd.TURNED_DOWN, 90, None)
+    assert call.used() is None
+    assert call.at_most() == Tokens(input=90, output=call.asked_tokens)
+
+
 @pytest.mark.parametrize("ended", [CallEnd.BROKEN_OFF, CallEnd.TIMED_OUT])
 def test_a_call_that_was_cut_short_is_unknown_and_charged_with_all_that_it_could_have_used(ended: CallEnd) -> None:
     for given, most in ((None, 4500), (1000, 1500)):
@@ -80,6 +86,7 @@ def test_so_much_text_cannot_be_so_few_tokens() -> None:
     assert believable(10, 640) == 10
     assert believable(9, 640) is None
     assert believable(None, 0) is None
+    assert believable(10**400, 640) is None
 
 
 def test_the_file_that_people_own_has_caps_and_says_where_prices_come_from() -> None:
