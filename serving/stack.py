@@ -100,6 +100,11 @@ class StackSpec(Part):
             for replica in range(part.count)
         }
 
+    def on_port(self, role: Role, port: int) -> "StackSpec":
+        """The same stack with another HTTP port for one role."""
+        moved = self.roles[role].model_copy(update={"port": port})
+        return self.model_copy(update={"roles": {**self.roles, role: moved}})
+
     def beside(self) -> "StackSpec":
         """The same stack on other ports, each as far from its own: the two can run on one machine."""
         taken = self.ports()
