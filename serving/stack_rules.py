@@ -22,7 +22,7 @@ _CODE = "makes the server import and call what its value names, and a stack is d
 _WRITES = "makes the server write to a place of the machine that no part of a stack looks after"
 
 REFUSED_ARGUMENTS = {
-    **dict.fromkeys(("forward-hooks", "custom-weight-loader"), _CODE),
+    **dict.fromkeys(("forward-hooks", "custom-weight-loader", "hicache-storage-backend-extra-config"), _CODE),
     **dict.fromkeys(
         (
             "crash-dump-folder",
@@ -40,6 +40,7 @@ REFUSED_ARGUMENTS = {
     **dict.fromkeys(("help", "version"), "makes SGLang print and end instead of serving"),
     **dict.fromkeys(("api-key", "admin-api-key"), _KEY),
     "config": "reads arguments from a file that no record holds; state them here",
+    **dict.fromkeys(("tokenizer-path", "chat-template"), "reads what the model is asked in from a file that no record holds"),
     **dict.fromkeys(
         ("ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-keyfile-password", "enable-ssl-refresh"), _TLS
     ),

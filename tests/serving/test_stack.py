@@ -119,6 +119,8 @@ def test_an_edit_cannot_take_over_what_the_launcher_owns() -> None:
         "nnodes",
         "forward-hooks",
         "custom-weight-loader",
+        "hicache-storage-backend-extra-config",
+        "chat-template",
         "crash-dump-folder",
         "tool-server",
     ],
