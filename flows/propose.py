@@ -1,9 +1,13 @@
 """The propose stage as a task of its own, and the flow that takes the best proposal up the ladder."""
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
+from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 
 from flows.experiment import run_experiment
@@ -17,6 +21,7 @@ from tasks.propose import ask_for
 from tasks.records import Experiment, Record, Rung, digest
 
 N = 3
+KEY_BLOCK = "model-key"
 
 
 class Proposed(Record):
@@ -27,12 +32,22 @@ class Proposed(Record):
 
 
 def propose(target: str, n: int, ledger_url: str) -> Proposals:
-    """Ask the model that the environment names, here: its key is no parameter, so no server of Prefect's sees it."""
-    proposals = ask_for(target, n, Ledger(ledger_url), os.environ)
+    """Ask the model that the environment names, here: its key is no parameter, so no flow run holds it."""
+    proposals = ask_for(target, n, Ledger(ledger_url), with_key(os.environ))
     create_markdown_artifact(
         proposals_markdown(proposals), key=f"proposals-{digest(target)[:16]}", description=f"Proposals for {target}"
     )
     return proposals
+
+
+def with_key(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the key from the secret block `model-key`, if it has none itself and there is such a block."""
+    known = dict(environment)
+    if not (known.get("ANTHROPIC_API_KEY") or known.get("ANTHROPIC_AUTH_TOKEN")):
+        with suppress(ValueError):  # no such block: whoever asks is told that there is no key
+            block: Any = Secret.load(KEY_BLOCK, _sync=True)  # type: ignore[call-arg]  # of its dispatch to async or not
+            known["ANTHROPIC_API_KEY"] = block.get()
+    return known
 
 
 # Asking is never answered from a cache; it tries again by itself, and counts every try.

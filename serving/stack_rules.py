@@ -40,7 +40,9 @@ REFUSED_ARGUMENTS = {
     **dict.fromkeys(("help", "version"), "makes SGLang print and end instead of serving"),
     **dict.fromkeys(("api-key", "admin-api-key"), _KEY),
     "config": "reads arguments from a file that no record holds; state them here",
-    **dict.fromkeys(("tokenizer-path", "chat-template"), "reads what the model is asked in from a file that no record holds"),
+    **dict.fromkeys(
+        ("tokenizer-path", "chat-template"), "reads what the model is asked in from a file that no record holds"
+    ),
     **dict.fromkeys(
         ("ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "ssl-keyfile-password", "enable-ssl-refresh"), _TLS
     ),

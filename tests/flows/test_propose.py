@@ -132,13 +132,13 @@ def test_a_plan_of_the_best_proposal_runs_nothing(
 @pytest.mark.flow
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.filterwarnings("ignore")  # of Prefect's own
-def test_the_best_proposal_goes_up_the_ladder_and_the_stage_shows_its_tokens(
+def test_the_best_proposal_goes_up_the_ladder_with_the_key_of_a_block_and_the_stage_shows_its_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-    from flows.propose import propose_and_run
+    from flows.propose import KEY_BLOCK, Secret, propose_and_run
 
     def built(view: Experiment, book: Ledger) -> Build:
         return build(view.hypothesis)
@@ -152,7 +152,10 @@ def test_the_best_proposal_goes_up_the_ladder_and_the_stage_shows_its_tokens(
     with asking(proposing(GOOD), proposing()) as model:
         for name, value in of(model).items():
             monkeypatch.setenv(name, value)
+        monkeypatch.delenv("ANTHROPIC_API_KEY")
+        Secret(value=KEY).save(KEY_BLOCK)
         ended = propose_and_run("kda_decode", n=1, ledger_url=url)
+        assert all(KEY in str(headers) for headers, _ in model.seen)
     assert ended.experiment
     assert ended.experiment.verdict
     assert ended.experiment.verdict.outcome == "PASSED"
