@@ -49,6 +49,7 @@ def reconcile(prediction: Prediction, intervals: tuple[Interval, ...], judged: t
         return None
     said = {"down": -prediction.size, "up": prediction.size, "same": 0.0}[prediction.direction]
     interval = next((i for i in intervals if i.observable == prediction.observable), None)
+    wide = interval is not None and said != 0 and interval.low <= 0 <= interval.high
     if interval is not None:
         hit = interval.low <= said <= interval.high
         seen, measured = f"{interval.estimate:+.1f} % [{interval.low:+.1f}, {interval.high:+.1f}]", interval.estimate
@@ -61,7 +62,9 @@ def reconcile(prediction: Prediction, intervals: tuple[Interval, ...], judged: t
         measured = 100 * found.delta / found.incumbent
         hit = said * measured > 0 and 1 / NEAR <= measured / said <= NEAR if said else measured == 0
         seen = f"{measured:+.1f} %"
-    implies = f"predicted {said:+g} %, measured {seen}: " + ("as predicted" if hit else "the prediction missed")
+    fared = "as predicted" if hit else "the prediction missed"
+    told = "too wide to tell the prediction from no change" if hit and wide else fared
+    implies = f"predicted {said:+g} %, measured {seen}: {told}"
     ask = None if hit else "ask what the mechanism leaves out before building on it"
     return _finding("prediction", prediction.observable, said, measured, implies, ask)
 

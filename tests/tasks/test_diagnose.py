@@ -165,10 +165,13 @@ def test_a_service_gain_outside_its_prediction_is_a_finding_with_likely_loci() -
     assert miss.next_test is not None
 
 
-@pytest.mark.parametrize(("size", "words"), [(8.0, "as predicted"), (80.0, "missed")])
-def test_a_prediction_is_held_against_its_interval(size: float, words: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "high", "words"),
+    [(8.0, -6, "as predicted"), (80.0, -6, "missed"), (8.0, 6, "too wide to tell the prediction from no change")],
+)
+def test_a_prediction_is_held_against_its_interval(size: float, high: float, words: str) -> None:
     said = Prediction(observable="e2e_mean_ms", direction="down", size=size, unit="%")
-    found = reconcile(said, (interval(-9, -12, -6),), ())
+    found = reconcile(said, (interval(-9, -12, high),), ())
     assert found is not None
     assert words in found.implies
 
