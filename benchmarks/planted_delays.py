@@ -343,8 +343,8 @@ A tiny random model on a CPU: nothing here says anything of a GPU, which was not
 
 Milliseconds of a request, candidate minus incumbent, mean over all blocks; layers and `unexplained` add up to `end to end`.
 `sum` is what the waits of a request were by their own clock; decode waits at each step. A forward waits busily, as a slower
-kernel would: after a sleep of 50 ms a prefill got slower by another 29 ms here. The wait of `router` is in a proxy before
-the router, which is a binary; the layer is all between the client and decode.
+kernel would: after a sleep a prefill itself gets slower. The wait of `router` is in a proxy before the router, which is a
+binary; the layer is all between the client and decode.
 
 {table(rows)}
 

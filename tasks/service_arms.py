@@ -8,15 +8,14 @@ from pathlib import Path
 
 from serving import engagement
 from serving.arguments import check_arguments
-from serving.engine_env import engine
 from serving.errors import BadInput, Broken
 from serving.home import located
 from serving.launch import Server
 from serving.roles import Role
 from serving.scenario import Scenario, load_scenario
 from serving.stack import StackSpec, apply_edit, load_stack
-from tasks.artifacts import keep_json
-from tasks.records import Arm, Build, Engagement, Environment, Hypothesis, RoleEdit, StackEdit
+from tasks.records import Arm, Build, Engagement, Hypothesis, RoleEdit, StackEdit
+from tasks.service_code import engine_build
 
 # What the servers of one deployment say that they work with, by role.
 Resolved = Mapping[Role, Mapping[str, object]]
@@ -94,16 +93,7 @@ def build_stack(hypothesis: Hypothesis) -> Build:
         failure = _changes_nothing(arms)
     except BadInput as refused:
         failure = refused.message
-    kept = keep_json((made or hypothesis.change).model_dump(mode="json"))
-    return Build(
-        hypothesis_id=hypothesis.id,
-        artifact=kept.path,
-        artifact_digest=None if failure else kept.sha256,
-        log="",
-        environment=Environment(facts=dict(engine().versions)),
-        wall_s=time.monotonic() - began,
-        failure=failure,
-    )
+    return engine_build(hypothesis, (made or hypothesis.change).model_dump(mode="json"), failure, began)
 
 
 def _changes_nothing(arms: Arms) -> str | None:

@@ -48,6 +48,12 @@ def build_patch(hypothesis: Hypothesis, patch: CodePatch) -> Build:
         told: object = patch_overlay(patch).digests
     except PatchFault as fault:
         told, failure = patch.model_dump(mode="json"), str(fault)
+    return engine_build(hypothesis, told, failure, began)
+
+
+def engine_build(hypothesis: Hypothesis, told: object, failure: str | None, began: float) -> Build:
+    """A build for the engine since `began` (s, monotonic), with what was made of it kept by content. Raises Broken without
+    an engine."""
     kept = keep_json(told)
     return Build(
         hypothesis_id=hypothesis.id,

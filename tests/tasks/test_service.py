@@ -121,7 +121,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
     monkeypatch.setattr("tasks.service.running_together", made.running_together)
     for place in ("serving.arguments", "serving.engagement"):
         monkeypatch.setattr(f"{place}.known_arguments", lambda: OPTIONS)
-    for place in ("serving.arguments", "tasks.service_environment", "tasks.service_arms"):
+    for place in ("serving.arguments", "tasks.service_environment", "tasks.service_code"):
         monkeypatch.setattr(f"{place}.engine", lambda: installed)
     return made
 
