@@ -1,5 +1,6 @@
-"""What all tests share: examples of records, and a home folder that no test shares with another."""
+"""What all tests share: examples of records, a home folder that no test shares with another, and builds that all may share."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -31,3 +32,14 @@ def sandbox() -> str:
         return sandbox_mode()
     except Broken as fault:
         pytest.skip(f"no sandbox on this machine ({fault.message}); check with: bwrap --unshare-all --ro-bind / / true")
+
+
+@pytest.fixture
+def shared_builds(
+    sandbox: str, own_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Builds are kept by content, so sharing them makes no test depend on another; workers of one run share them, too."""
+    folder = tmp_path_factory.getbasetemp()
+    home = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "shared-home"
+    monkeypatch.setenv("INFRA_AGENT_HOME", str(home))
+    return home

@@ -32,6 +32,7 @@ def test_every_place_for_a_wait_is_in_the_installed_engine(planted_delays: Modul
 
 
 @pytest.mark.engine
+@pytest.mark.live
 @pytest.mark.timeout(600)
 def test_waits_in_prefill_and_before_the_router_are_found_there_and_never_passed(tmp_path: Path) -> None:
     """A busy machine may leave the verdict open; which layer it is shows all the same."""

@@ -29,7 +29,7 @@ from tasks.records import Experiment, Outcome, Question, Rung
 from tasks.stages import open_experiment
 
 pytestmark = [
-    pytest.mark.pools,
+    pytest.mark.live,
     pytest.mark.timeout(900),  # of a busy machine; a quiet one takes a fraction
     pytest.mark.filterwarnings("ignore"),  # of Prefect's own
 ]

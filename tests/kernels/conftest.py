@@ -1,4 +1,4 @@
-"""Kernel problems with a few of their checks and timings, and a build cache that the tests of one run share."""
+"""Kernel problems with a few of their checks and timings."""
 
 import importlib.util
 import json
@@ -12,15 +12,6 @@ import pytest
 from tasks.problem import KERNELS, Problem, load_problem
 
 SomeChecks = Callable[[str, tuple[str, ...], tuple[str, ...]], Problem]
-
-
-@pytest.fixture
-def shared_builds(
-    sandbox: str, own_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    folder = tmp_path_factory.getbasetemp() / "shared-home"
-    monkeypatch.setenv("INFRA_AGENT_HOME", str(folder))
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ from serving.replicas import replicas_of
 from serving.stack import RoleSpec, StackSpec, load_stack
 from serving.stack_record import StackRecord
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]  # two to four minutes with idle cores
+pytestmark = [pytest.mark.engine, pytest.mark.live, pytest.mark.timeout(600)]  # two to four minutes with idle cores
 
 SHIPPED = ROOT / "serving" / "stacks" / "tiny-glm53-epd-cpu.yaml"
 LENGTHS = (1, 2, 3, 5, 8, 13, 14, 21, 31, 32, 33, 47, 63, 64, 65, 80, 96, 127, 129, 200)

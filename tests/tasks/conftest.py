@@ -1,4 +1,4 @@
-"""Kernel problems that are small enough to judge often, and a build cache that the tests of one run share."""
+"""Kernel problems that are small enough to judge often."""
 
 import json
 import shutil
@@ -11,16 +11,6 @@ import yaml
 from tasks.problem import KERNELS, Problem, load_problem
 
 MakeProblem = Callable[..., Problem]
-
-
-@pytest.fixture
-def shared_builds(
-    sandbox: str, own_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
-    """Builds are kept by content, so sharing them makes no test depend on another."""
-    folder = tmp_path_factory.getbasetemp() / "shared-home"
-    monkeypatch.setenv("INFRA_AGENT_HOME", str(folder))
-    return folder
 
 
 @pytest.fixture(scope="session")
