@@ -10,25 +10,25 @@ between the client and decode. The row `none` is the candidate with no wait.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import platform
 import random
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))  # with -P a script's folder is not on the path
+
+from planted.page import Row, page, table
+from planted.proxy import proxy_before
+from planted.waits import NONE, ROUTER, overlay_with_waits, waited
+
 from serving.deployment import deployed_together
 from serving.engagement import resolved_by
-from serving.engine_env import installed_packages
 from serving.errors import Broken
 from serving.launch import Server
 from serving.overlay import Overlay
@@ -50,131 +50,9 @@ from tasks.service_quality import compare_quality
 
 SERVING = Path(__file__).resolve().parents[1] / "serving"
 STACK, SCENARIO = SERVING / "stacks" / "tiny-glm53-epd-cpu.yaml", SERVING / "scenarios" / "pictures-cpu.yaml"
-NONE, ROUTER = "none", "router"
 WAIT_MS = {"encode": 50.0, "prefill": 50.0, "transfer": 50.0, "decode": 10.0, ROUTER: 50.0, NONE: 0.0}
-TOLERANCE_PCT = 20.0
 WARM_UP = 6  # blocks on each arm: the first dozens of requests get faster and faster
 MOST = 2  # times as many pairs, at most, where the first ones decide nothing
-WAITING = """import time
-def wait(layer):
-    with open({file!r}) as file:
-        chosen, ms = file.read().split()
-    if chosen == layer:
-        began = time.perf_counter()
-        while layer != "transfer" and time.perf_counter() < began + float(ms) / 1e3:
-            pass
-        if layer == "transfer":
-            time.sleep(float(ms) / 1e3)
-        with open({file!r} + ".waited", "a") as file:
-            file.write(f"{{1e3 * (time.perf_counter() - began)}}\\n")
-"""
-
-
-@dataclass(frozen=True)
-class Place:
-    """`wait` is called on a line of its own before `anchor`, which stands once in the file."""
-
-    path: str
-    function: str
-    anchor: str
-    layer: str
-
-
-PLACES = (
-    Place(
-        "sglang/srt/disaggregation/encoder/server.py",
-        "MMEncoder._compute_direct_embedding",
-        "                    mm_embedding: torch.Tensor = ctx.get_feature_fn(mm_items)\n",
-        '"encode"',
-    ),
-    Place(
-        "sglang/srt/model_executor/model_runner.py",
-        "ModelRunner._forward_raw",
-        '        prepare = getattr(self.model, "prepare_for_forward", None)\n',
-        '"decode" if forward_batch.forward_mode.is_decode() else "prefill"',
-    ),
-    Place(
-        "sglang/srt/disaggregation/mooncake/conn.py",
-        "MooncakeKVManager.send_kvcache",
-        "        self._validate_envelope_kv_layout(\n            dst_kv_ptrs, dst_kv_item_len, dst_attn_tp_size\n        )\n"
-        "        dst_device_kv_ptrs = None\n",
-        '"transfer"',
-    ),
-)
-
-
-def overlay_with_waits(control: Path) -> Overlay:
-    """Raises Broken when a file of the engine is not the one that the places were found in."""
-    files = {"planted_delays.py": WAITING.format(file=str(control)).encode()}
-    for place in PLACES:
-        text = next(
-            folder / place.path for folder in installed_packages() if (folder / place.path).exists()
-        ).read_text()
-        if text.count(place.anchor) != 1:
-            raise Broken(f"`{place.path}` has no single place for a wait", "port the anchors to this SGLang")
-        indent = place.anchor[: len(place.anchor) - len(place.anchor.lstrip())]
-        waiting = f'{indent}__import__("planted_delays").wait({place.layer})\n'
-        files[place.path] = text.replace(place.anchor, waiting + place.anchor).encode()
-    counted = tuple(f"{p.path.removesuffix('.py').replace('/', '.')}:{p.function}" for p in PLACES)
-    return Overlay(files, counted=counted)
-
-
-def waited(control: Path) -> Path:
-    """Each wait as it was, in ms, a line each."""
-    return control.with_name(control.name + ".waited")
-
-
-@contextmanager
-def proxy_before(url: str, control: Path) -> Iterator[str]:
-    """The URL of a proxy in a thread of its own, which holds the first bytes of each request back as long as `control` says."""
-    target, loop, stop, ready = urlsplit(url), asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-    port = 0
-
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(target.hostname, target.port)
-        answered = True
-
-        async def forth() -> None:
-            nonlocal answered
-            while data := await reader.read(1 << 16):
-                chosen, ms = control.read_text().split()
-                if answered and chosen == ROUTER:
-                    began = time.perf_counter()
-                    await asyncio.sleep(float(ms) / 1e3)
-                    with waited(control).open("a") as file:
-                        file.write(f"{1e3 * (time.perf_counter() - began)}\n")
-                answered = False
-                back.write(data)
-                await back.drain()
-            back.close()
-
-        async def home() -> None:
-            nonlocal answered
-            while data := await there.read(1 << 16):
-                answered = True
-                writer.write(data)
-                await writer.drain()
-            writer.close()
-
-        await asyncio.gather(forth(), home(), return_exceptions=True)
-
-    async def serve() -> None:
-        nonlocal port
-        server = await asyncio.start_server(relay, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        ready.set()
-        async with server:
-            await stop.wait()
-
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
-    thread.start()
-    if not ready.wait(10):
-        raise Broken("the proxy before the router did not start", "run it again")
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(10)
 
 
 @dataclass(frozen=True)
@@ -188,34 +66,6 @@ class Shared:
     noise: Noise
     quality: tuple[Block, ...]
     proofs: tuple[Engagement, ...]
-
-
-@dataclass(frozen=True)
-class Row:
-    """`wait_ms` is what each wait was to be, `waits` how many there were a request, `planted_ms` what they were of it in sum.
-
-    `attributed`: ms of a request by layer.
-    """
-
-    planted_in: str
-    wait_ms: float
-    waits: float
-    planted_ms: float
-    attributed: Mapping[str, float]
-    unexplained_ms: float | None
-    change_ms: float
-    outcome: str
-    reason: str
-    named: str
-
-    @property
-    def hit(self) -> bool:
-        """Rejected, in the right layer, with its size."""
-        if self.planted_in == NONE:
-            return self.named == NONE
-        off = abs(self.attributed.get(self.planted_in, 0.0) - self.planted_ms)
-        near = off <= TOLERANCE_PCT / 100 * self.planted_ms
-        return near and self.outcome == "REJECTED" and self.named == self.planted_in
 
 
 def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) -> Row:
@@ -262,21 +112,6 @@ def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) ->
         reason=judged.reason,
         named=named,
     )
-
-
-def table(rows: list[Row]) -> str:
-    layers = list(rows[0].attributed)
-    lines = [
-        f"| planted in | waits of a request | sum | {' | '.join(layers)} | unexplained | end to end | verdict | layer named | "
-        f"within {TOLERANCE_PCT:g} % |",
-        "|" + "---|" * (len(layers) + 8),
-    ]
-    for row in rows:
-        parts = [f"{row.attributed[name]:+.1f}" for name in layers]
-        cells = [row.planted_in, f"{row.waits:.1f} of {row.wait_ms:g} ms", f"{row.planted_ms:.1f}", *parts]
-        cells += [f"{row.unexplained_ms:+.1f}", f"{row.change_ms:+.1f}", row.outcome, row.named]
-        lines.append(f"| {' | '.join([*cells, 'yes' if row.hit else '**no**'])} |")
-    return "\n".join(lines)
 
 
 def main() -> int:
@@ -330,26 +165,6 @@ def prepared(criteria: Criteria, servers: Mapping[str, Server], run: Run, overla
     proofs = prove_code(Code(overlay), servers, run.folder / "code.json")
     noise = measure_noise(scenario, servers[Arm.INCUMBENT], random.Random(0), run, facts)
     return Shared(criteria, servers, run, facts, noise, quality.blocks, proofs)
-
-
-def page(rows: list[Row], told: str, noise: str) -> str:
-    return f"""# Planted delays
-
-A wait is planted in one layer of the candidate at a time; the judge must reject the candidate, and the decomposition must give
-the wait back in that layer within {TOLERANCE_PCT:g} % of its size. `benchmarks/planted_delays.py --page` makes this page.
-
-{told}
-A tiny random model on a CPU: nothing here says anything of a GPU, which was not run.
-
-Milliseconds of a request, candidate minus incumbent, mean over all blocks; layers and `unexplained` add up to `end to end`.
-`sum` is what the waits of a request were by their own clock; decode waits at each step. A forward waits busily, as a slower
-kernel would: after a sleep a prefill itself gets slower. The wait of `router` is in a proxy before the router, which is a
-binary; the layer is all between the client and decode.
-
-{table(rows)}
-
-In `none` nothing waits: it shows how far the figures stray by themselves, and no layer may be named. {noise}.
-"""
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import pytest
