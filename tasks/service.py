@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving.arguments import check_arguments
 from serving.deployment import deployed_together
 from serving.engagement import resolved_by
 from serving.errors import Broken
@@ -22,6 +21,7 @@ from serving.launch import Server, check_answering, running_together
 from serving.readiness import EngineEnded
 from serving.scenario import Scenario
 from serving.traffic import send
+from serving.validate import check_stack
 from serving.witness import check_weights
 from tasks.noise import Noise
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
@@ -75,8 +75,9 @@ def measure_service(
     be used, Broken for every fault of ours.
     """
     arms = arms_of(hypothesis)
-    check_arguments(arms.incumbent)
-    check_arguments(arms.candidate)
+    for spec in (arms.incumbent, arms.candidate):
+        for fault in check_stack(spec):
+            log.warning("%s: `%s`: %s", spec.name, fault.field, fault.message)
     run_dir = home() / "runs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{hypothesis.id[:12]}-{uuid.uuid4().hex[:6]}"
     run_dir.mkdir(parents=True)
     observed = Observed(Run(run_dir), with_seed(arms.scenario, confirms))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,9 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from fake_stack import ROLES, ROOT, stack_file, wait_until
 
+from serving.arguments import known_arguments
 from serving.descendants import runs
+from serving.errors import Broken
+from serving.home import home
 from serving.identity import still_there
 from serving.ports import port_is_free
 from serving.stack_record import StackRecord, detached_file, read, records
@@ -33,6 +38,30 @@ def recorded() -> StackRecord:
 
 def everyone(record: StackRecord) -> list[psutil.Process]:
     return [process for replica in record.replicas for process in replica.process().alive()]
+
+
+@pytest.fixture(scope="session")
+def options(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The folder in which SGLang's options are kept, made once: each test has a home of its own, and asking takes seconds.
+
+    None without an engine environment: then `up` says that nothing was checked.
+    """
+    made: Path | None = tmp_path_factory.mktemp("options")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFRA_AGENT_HOME", str(made))
+        try:
+            known_arguments()
+        except Broken:
+            made = None
+    return made
+
+
+@pytest.fixture(autouse=True)
+def known(options: Path | None, own_home: Path) -> bool:
+    """Whether SGLang's options are known."""
+    if options is not None:
+        shutil.copytree(options / "engine-arguments", home() / "engine-arguments")
+    return options is not None
 
 
 @pytest.fixture
@@ -135,6 +164,35 @@ def test_a_taken_port_is_named_and_nothing_starts(file: Path) -> None:
     assert up.returncode == 4
     assert f"port `{port}` on 127.0.0.1 is taken, so `prefill` cannot start" in up.stderr
     assert not records()
+
+
+def test_a_stack_with_an_error_is_not_started_and_every_fault_names_its_field(file: Path, known: bool) -> None:
+    if not known:
+        pytest.skip("SGLang's options are not known here; run: make engine")
+    written = yaml.safe_load(file.read_text())
+    written["roles"]["decode"]["arguments"]["max-total-tokns"] = 64
+    written["roles"]["router"]["speed"] = 9
+    file.write_text(yaml.safe_dump(written))
+    up = stack("up", file)
+    assert up.returncode == 2
+    assert "error: `roles.router.speed`: unknown key" in up.stderr
+    assert "error: `roles.decode.arguments.max-total-tokns`: SGLang 0.5.23 has no such option" in up.stderr
+    assert "did you mean `max-total-tokens`" in up.stderr
+    assert "warning: `roles.prefill.arguments.max-total-tokens`" in up.stderr
+    assert "2 errors, 2 warnings; nothing was started" in up.stderr
+    assert not records()
+    said = stack("validate", file).stdout
+    assert all(line in said for line in up.stderr.splitlines() if line.startswith(("error: `roles", "warning:")))
+
+
+def test_without_sglangs_options_a_stack_starts_and_it_is_said_that_it_was_not_checked(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFRA_AGENT_ENGINE", "/nowhere")
+    up = stack("up", file)
+    assert up.returncode == 0, up.stderr
+    assert f"warning: {file} was not checked before the start: " in up.stderr
+    assert stack("down", file).returncode == 0
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status"])
