@@ -119,6 +119,13 @@ def _lines(status: "StackStatus") -> list[str]:
         )
         if one.last_error is not None or one.health == "ended":
             lines.append(f"    last error in its log: {one.last_error or 'none'} ({one.log_file})")
+    if status.shut_out:
+        from serving.breakers import sentence
+
+        lines += [
+            f"  {sentence(status.shut_out)}",
+            f"    hint: it asks them again after a minute; else `infra-agent stack down {status.name}`, then `up`",
+        ]
     outside = sorted(
         {f"{one.name} on {a}:{p}" for one in status.replicas for p, a in one.ports.items() if not _loopback(a)}
     )

@@ -88,6 +88,7 @@ def test_a_stack_is_up_after_the_command_is_seen_by_status_and_gone_after_down(f
     status = stack("status", "--json", tmp_path / "status.json")
     assert status.stdout.startswith("fake: up, detached, at http://127.0.0.1:")
     (told,) = json.loads((tmp_path / "status.json").read_text())
+    assert told["shut_out"] == []
     assert [(one["name"], one["health"], one["processes"]) for one in told["replicas"]] == [
         (role, "healthy", 3) for role in ROLES
     ]
@@ -125,6 +126,20 @@ def test_a_role_that_ended_is_named_by_status_and_up_says_what_to_do(file: Path)
     assert "stack down fake` first" in up.stderr
     assert stack("down", "fake").returncode == 0
     assert not any(runs(process) for process in everyone(record))
+
+
+def test_workers_that_the_router_has_shut_out_are_named_by_status(tmp_path: Path) -> None:
+    file = stack_file(tmp_path, {"router": {"SGLANG_FAKE_BREAKERS": "1"}})
+    assert stack("up", file).returncode == 0
+    said = stack("status", "fake", "--json", tmp_path / "status.json").stdout
+    assert "fake: in part" in said
+    assert "the router sends nothing to `prefill` and `decode`, whose requests failed" in said
+    assert "hint: it asks them again after a minute; else `infra-agent stack down fake`, then `up`" in said
+    (told,) = json.loads((tmp_path / "status.json").read_text())
+    assert told["shut_out"] == ["prefill", "decode"]
+    health = {one["name"]: one["health"] for one in told["replicas"]}
+    assert health == {"encode": "healthy", "prefill": "shut out", "decode": "shut out", "router": "healthy"}
+    assert stack("down", "fake").returncode == 0
 
 
 def test_another_text_under_the_same_name_is_refused_while_the_first_is_up(file: Path) -> None:

@@ -274,6 +274,44 @@ def test_an_incumbent_that_ends_or_a_candidate_ended_from_outside_is_broken(
         measure_service(setup.hypothesis())
 
 
+def shutting_out(arm: Arm) -> Callable[[Server], tuple[str, ...]]:
+    return lambda server: ("prefill", "decode") if server.name == arm else ()
+
+
+@pytest.mark.parametrize("arm", list(Arm))
+def test_workers_that_a_router_shuts_out_before_the_traffic_are_named_and_nothing_is_judged(
+    arm: Arm, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.breakers.shut_out_of", shutting_out(arm))
+    with pytest.raises(Broken, match=f"{arm}: the router sends nothing to `prefill` and `decode`"):
+        measure_service(setup.hypothesis(), recall=known_noise)
+
+
+def test_a_status_that_only_says_no_becomes_the_names_of_the_workers_that_are_shut_out(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.engines[Arm.CANDIDATE].key = "k"
+    with pytest.raises(Broken, match="401"):
+        measure_service(setup.hypothesis())
+    monkeypatch.setattr("serving.breakers.shut_out_of", shutting_out(Arm.CANDIDATE))
+    with pytest.raises(Broken, match="candidate: the router sends nothing to `prefill` and `decode`"):
+        measure_service(setup.hypothesis())
+
+
+def test_workers_that_are_shut_out_under_traffic_are_the_fault_of_the_candidate_alone(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.service.shut_out_of", shutting_out(Arm.CANDIDATE))
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
+    assert "under traffic the router sends nothing to `prefill` and `decode`" in (evidence.candidate_fault or "")
+    assert len(values(evidence, "ttft_mean_ms", Arm.CANDIDATE)) == 1
+    checked: list[Server] = []
+    monkeypatch.setattr("tasks.service.check_breakers", checked.extend)
+    monkeypatch.setattr("tasks.service.shut_out_of", shutting_out(Arm.INCUMBENT))
+    measure_service(setup.hypothesis(), recall=known_noise)
+    assert {server.name for server in checked} == set(Arm)
+
+
 def test_traffic_ends_as_soon_as_somebody_has_seen_enough(setup: Setup) -> None:
     evidence = measure_service(
         setup.hypothesis(), enough=lambda blocks, noise: any(b.order >= 2 for b in blocks if b.unit == "ms")
