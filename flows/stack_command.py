@@ -34,8 +34,8 @@ def stack_validate(file: Path, json_file: Path | None) -> None:
     found = faults_of_file(file)
     _write_faults(json_file, file, found)
     for fault in found:
-        click.echo(_shown(fault))
-    click.echo(f"{file}: {_counted(found)}")
+        click.echo(shown(fault))
+    click.echo(f"{file}: {counted(found)}")
     sys.exit(2 if any(fault.severity == "error" for fault in found) else 0)
 
 
@@ -62,15 +62,15 @@ def stack_import(file: Path, variant: str | None, out_file: Path | None, json_fi
     found = [*made.notes, *(fault for fault in faults_of(made.spec) if fault.field not in told)]
     _write_faults(json_file, file, found)
     for fault in found:
-        click.echo(_shown(fault), err=True)
-    click.echo(f"{file}: {_counted(found)}", err=True)
+        click.echo(shown(fault), err=True)
+    click.echo(f"{file}: {counted(found)}", err=True)
 
 
-def _shown(fault: "Fault") -> str:
+def shown(fault: "Fault") -> str:
     return f"{fault.severity}: `{fault.field}`: {fault.message}\n  hint: {fault.hint}"
 
 
-def _counted(found: Sequence["Fault"]) -> str:
+def counted(found: Sequence["Fault"]) -> str:
     errors = sum(fault.severity == "error" for fault in found)
     warnings = len(found) - errors
     said = [

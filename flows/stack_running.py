@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.stack_command import write_whole
+from flows.stack_command import counted, shown, write_whole
+from serving.errors import BadInput
 
 if TYPE_CHECKING:
     from serving.stack_status import StackStatus
@@ -19,14 +20,34 @@ JSON = click.option("--json", "json_file", type=click.Path(path_type=Path), meta
 @click.argument("file", type=click.Path(path_type=Path))
 @JSON
 def stack_up(file: Path, json_file: Path | None) -> None:
-    """Start the stack of FILE and leave it running: done when a token has come through. Nothing to do if it is up."""
+    """Start the stack of FILE and leave it running: done when a token has come through. Nothing to do if it is up.
+
+    Nothing starts from a FILE in which `stack validate` finds an error.
+    """
     from flows.local import show_progress
     from serving.detached import up
     from serving.stack import load_stack
     from serving.stack_status import status_of
 
     show_progress()
+    _check(file)
     _show([status_of(up(load_stack(file)))], json_file)
+
+
+def _check(file: Path) -> None:
+    """Says every fault. Raises BadInput when one is an error. Without SGLang's options it says that none was looked for."""
+    from serving.effective import options_or_why
+    from serving.validate import faults_of_file
+
+    unknown = options_or_why()
+    if isinstance(unknown, str):
+        click.echo(f"warning: {file} was not checked before the start: {unknown}", err=True)
+        return
+    found = faults_of_file(file)
+    for fault in found:
+        click.echo(shown(fault), err=True)
+    if any(fault.severity == "error" for fault in found):
+        raise BadInput(f"`{file}`: {counted(found)}; nothing was started", "correct each field that is named above")
 
 
 @click.command("status")
@@ -98,6 +119,13 @@ def _lines(status: "StackStatus") -> list[str]:
         )
         if one.last_error is not None or one.health == "ended":
             lines.append(f"    last error in its log: {one.last_error or 'none'} ({one.log_file})")
+    if status.shut_out:
+        from serving.breakers import sentence
+
+        lines += [
+            f"  {sentence(status.shut_out)}",
+            f"    hint: it asks them again after a minute; else `infra-agent stack down {status.name}`, then `up`",
+        ]
     outside = sorted(
         {f"{one.name} on {a}:{p}" for one in status.replicas for p, a in one.ports.items() if not _loopback(a)}
     )

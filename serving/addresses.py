@@ -1,4 +1,4 @@
-"""Which addresses a stack listens on, part by part, and which two parts want the same one."""
+"""Which addresses a stack listens on, part by part, which two parts want the same one, and which one is taken already."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from serving.derive import arguments_of
 from serving.faults import Fault, error, warning
+from serving.ports import hold_port
 from serving.roles import Role, RoleSpec
 from serving.setting import Setting
 from serving.stack import StackSpec
@@ -50,6 +51,19 @@ def address_faults(spec: StackSpec) -> Iterator[Fault]:
         if part.url is None and part.host not in LOOPBACK and spec.api_key_variable is None:
             message = f"`{part.host}` is reached from outside of this machine, and no `api_key_variable` is stated"
             yield warning(f"roles.{role}.host", message, "name the variable that holds the key")
+
+
+def check_ports_free(spec: StackSpec) -> None:
+    """Raises Broken, naming port and role, when somebody else has a port that the stack will listen on.
+
+    To be asked before the first process starts: those of the last role are bound a minute later.
+    """
+    for role, part in spec.roles.items():
+        for listener in listeners_of(spec, role) if part.url is None else ():
+            if listener.field.endswith(".mooncake_ports"):
+                continue  # it takes what is free in its range
+            for port in range(listener.low, listener.high + 1):
+                hold_port(port, role).close()
 
 
 def listeners_of(spec: StackSpec, role: Role) -> list[Listener]:

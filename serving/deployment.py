@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from serving.addresses import check_ports_free
 from serving.checkpoint import Checkpoint, checkpoint
 from serving.launch import Server, begin, part_of, with_variables
 from serving.overlay import Overlay
@@ -99,6 +100,8 @@ def deployed_together(
     watching = next(iter(laid.values()), NOTHING)
     with terminated_as_exception(), ExitStack() as teardown:
         reap()
+        for spec in specs.values():
+            check_ports_free(spec)
         for name in laid:
             teardown.callback(shutil.rmtree, run_dir / name / "overlay", ignore_errors=True)
         made: dict[str, Server] = {}
@@ -141,6 +144,7 @@ def bring_up(
 
     `file`: where it is written down, by default in a file of this process. `variables`: for all engine processes.
     """
+    check_ports_free(spec)
     model = checkpoint(spec.model)
     replicas = {
         replica.name: replica if replica.role == "router" else with_variables(replica, variables or {})

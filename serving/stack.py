@@ -138,7 +138,8 @@ def apply_edit(spec: StackSpec, changes: Mapping[str, RoleChange]) -> StackSpec:
             "arguments": _patched(current.arguments, change.arguments),
             "environment": _patched(current.environment, change.environment),
         }
-    return validate({**spec.model_dump(), "roles": edited}, StackSpec, f"{spec.name} with the edit")
+    stated = spec.model_dump(exclude_unset=True)  # a part that is left out stays left out, which is no fault
+    return validate({**stated, "roles": edited}, StackSpec, f"{spec.name} with the edit")
 
 
 def _patched(current: Mapping[str, object], change: Mapping[str, object | None]) -> dict[str, object]:

@@ -2,20 +2,24 @@
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal
 
 import psutil
 from pydantic import BaseModel, ConfigDict
 
+from serving.breakers import named, router_metrics, shut_out
+from serving.errors import Broken
 from serving.identity import still_there
+from serving.metrics import scrape
 from serving.ports import listening
 from serving.readiness import is_healthy, last_error, read_log
 from serving.recorded_process import RecordedProcess
 from serving.roles import Role
 from serving.stack_record import ReplicaRecord, StackRecord
 
+Health = Literal["healthy", "no answer", "ended", "shut out"]
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -26,12 +30,13 @@ class _Status(BaseModel):
 class ReplicaStatus(_Status):
     """`pid`: the process that listens on the first of `ports`; `ports`: on which its processes listen, with addresses.
 
+    `health`: shut out is one that is healthy itself, and the router sends it nothing.
     `memory_mb`: proportional set size of its processes, so that pages they share count once; None where it may not be read.
     """
 
     name: str
     role: Role
-    health: Literal["healthy", "no answer", "ended"]
+    health: Health
     pid: int | None
     processes: int
     ports: dict[int, str]
@@ -41,27 +46,44 @@ class ReplicaStatus(_Status):
 
 
 class StackStatus(_Status):
-    """`state`: up when every process is there and healthy; elsewhere: on another boot or container, nothing is known."""
+    """`state`: up when every process is there and healthy; elsewhere: on another boot or container, nothing is known.
+
+    `shut_out`: the workers, by name or URL, that the router sends nothing to; None where it does not tell.
+    """
 
     name: str
     state: Literal["up", "starting", "in part", "ended", "elsewhere"]
     detached: bool
     owner_pid: int | None
     url: str
+    shut_out: tuple[str, ...] | None
     replicas: tuple[ReplicaStatus, ...]
 
 
 def status_of(record: StackRecord) -> StackStatus:
     """Looks at the processes and asks each for its health; changes nothing."""
-    replicas = tuple(_replica(replica) for replica in record.replicas) if record.is_here else ()
+    without = _shut_out(record) if record.is_here else None
+    replicas = tuple(_replica(replica, without or ()) for replica in record.replicas) if record.is_here else ()
     return StackStatus(
         name=record.name,
         state=_state(record, replicas),
         detached=record.owner is None,
         owner_pid=None if record.owner is None else record.owner.pid,
         url=record.url,
+        shut_out=without,
         replicas=replicas,
     )
+
+
+def _shut_out(record: StackRecord) -> tuple[str, ...] | None:
+    names = {replica.url: replica.name for replica in record.replicas}
+    places = [router_metrics(one.url, one.ports) for one in record.replicas if one.role == "router"]
+    if not places or places[0] is None:
+        return None
+    try:
+        return named(shut_out(scrape(places[0])), names)
+    except Broken:
+        return None
 
 
 def _state(
@@ -76,16 +98,19 @@ def _state(
     return "up" if all(replica.health == "healthy" for replica in replicas) else "in part"
 
 
-def _replica(record: ReplicaRecord) -> ReplicaStatus:
+def _replica(record: ReplicaRecord, shut_out: Collection[str]) -> ReplicaStatus:
     process: RecordedProcess = record.process()
     alive = process.alive()
     ports = listening({found.pid for found in alive})
     gone = still_there(record.leader) is None
     pid = next((owner for owner, address, port in ports if port == record.ports[0]), None)
+    health: Health = "ended" if gone else "no answer"
+    if not gone and pid is not None and is_healthy(record.url):
+        health = "shut out" if record.name in shut_out else "healthy"
     return ReplicaStatus(
         name=record.name,
         role=record.role,
-        health="ended" if gone else "healthy" if pid is not None and is_healthy(record.url) else "no answer",
+        health=health,
         pid=pid,
         processes=len(alive),
         ports={port: address for _, address, port in sorted(ports, key=lambda x: x[2])},

@@ -48,6 +48,15 @@ def faults_of(spec: StackSpec) -> Iterator[Fault]:
             yield fault
 
 
+def check_stack(spec: StackSpec) -> list[Fault]:
+    """The warnings about a stack. Raises BadInput, naming the field, for its first error, and Broken without an engine."""
+    found = list(faults_of(spec))
+    for fault in found:
+        if fault.severity == "error":
+            raise BadInput(f"`{fault.field}`: {fault.message}", fault.hint)
+    return found
+
+
 def _all_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
     yield from argument_faults(spec)
     yield from address_faults(spec)

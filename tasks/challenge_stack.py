@@ -1,4 +1,5 @@
-"""What is wrong with a stack edit before a server starts: options that SGLang lacks, refuses or ignores, and idle parts."""
+"""What is wrong with a stack edit before a server starts: options that SGLang lacks, refuses or ignores, idle parts, and
+whatever else `stack validate` would say of the edited stack."""
 
 import json
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from serving.model_facts import ModelFacts, facts_of
 from serving.setting import Setting
 from serving.setting import canonical as first_spelling
 from serving.stack import Role, StackSpec, apply_edit, load_stack
+from serving.validate import faults_of
 from tasks.records import RoleEdit, StackEdit, StackTarget
 from tasks.refusal import Objection, RefusedFor
 
@@ -31,7 +33,7 @@ def object_to_edit(target: StackTarget, edit: StackEdit) -> Objection | None:
             check_arguments(edited)
     except BadInput as error:
         return Objection(reason=RefusedFor.UNKNOWN_ARGUMENT, says=error.message, hint=error.hint)
-    return _clash(stack, edited, edit, options) or _idle(stack, edited, edit, options)
+    return _clash(stack, edited, edit, options) or _idle(stack, edited, edit, options) or _fault(stack, edited, options)
 
 
 def unchecked_edit() -> str | None:
@@ -58,6 +60,18 @@ def _clash(stack: StackSpec, edited: StackSpec, edit: StackEdit, options: Option
                 reason=RefusedFor.IGNORED_ARGUMENT, says=f"SGLang's {found[0].message}", hint=found[0].hint
             )
     return None
+
+
+def _fault(stack: StackSpec, edited: StackSpec, options: Options) -> Objection | None:
+    """An error of the edited stack in a field that has none in the stack itself: ports that clash, pools that do not fit."""
+    if not options:
+        return None
+    before = {fault.field for fault in faults_of(stack) if fault.severity == "error"}
+    found = [fault for fault in faults_of(edited) if fault.severity == "error" and fault.field not in before]
+    if not found:
+        return None
+    says = f"`{found[0].field}` of the edited stack: {found[0].message}"
+    return Objection(reason=RefusedFor.UNSERVABLE, says=says, hint=found[0].hint)
 
 
 def _clashes(spec: StackSpec, role: Role, options: Options, model: ModelFacts | None) -> list[Clash]:

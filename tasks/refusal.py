@@ -11,6 +11,7 @@ class RefusedFor(StrEnum):
     ONLY_RENAMES = "only renames"
     UNKNOWN_ARGUMENT = "unknown argument"
     IGNORED_ARGUMENT = "ignored argument"
+    UNSERVABLE = "unservable"
     FORBIDDEN_FILE = "forbidden file"
     UNREADABLE_PATCH = "unreadable patch"
     WRONG_VERSION = "wrong version"

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from serving.arguments import check_arguments
+from serving.breakers import check_breakers, sentence, shut_out_of
 from serving.deployment import deployed_together
 from serving.engagement import resolved_by
 from serving.errors import Broken
@@ -22,6 +22,7 @@ from serving.launch import Server, check_answering, running_together
 from serving.readiness import EngineEnded
 from serving.scenario import Scenario
 from serving.traffic import send
+from serving.validate import check_stack
 from serving.witness import check_weights
 from tasks.noise import Noise
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
@@ -75,8 +76,9 @@ def measure_service(
     be used, Broken for every fault of ours.
     """
     arms = arms_of(hypothesis)
-    check_arguments(arms.incumbent)
-    check_arguments(arms.candidate)
+    for spec in (arms.incumbent, arms.candidate):
+        for fault in check_stack(spec):
+            log.warning("%s: `%s`: %s", spec.name, fault.field, fault.message)
     run_dir = home() / "runs" / f"{time.strftime('%Y%m%dT%H%M%S')}-{hypothesis.id[:12]}-{uuid.uuid4().hex[:6]}"
     run_dir.mkdir(parents=True)
     observed = Observed(Run(run_dir), with_seed(arms.scenario, confirms))
@@ -138,11 +140,13 @@ def _compare(
             observed.noise = known or measure_noise(
                 observed.scenario, servers[Arm.INCUMBENT], rng, observed.run, observed.facts
             )
+            check_breakers(servers.values())
             _send_traffic(servers, rng, observed, enough)
         check_answering(servers.values())
     except Broken as broken:
         ended = servers[Arm.CANDIDATE].ended()
         if ended is None or servers[Arm.INCUMBENT].ended() is not None:
+            check_breakers(servers.values())  # a bare status 503 does not say who is shut out
             raise
         raise ended from broken
 
@@ -166,6 +170,11 @@ def _send_traffic(servers: Mapping[str, Server], rng: random.Random, observed: O
         for place, arm in enumerate(rng.sample(list(Arm), k=2)):
             number, order = scenario.traffic.warmup_blocks + pair, 2 * pair + place
             observed.blocks += send_block(scenario, servers[arm], arm, number, order, observed.run)
+            if workers := shut_out_of(servers[arm]):
+                if arm is Arm.INCUMBENT:
+                    check_breakers([servers[arm]])
+                observed.fault = f"under traffic {sentence(workers)}"
+                return
         took_s = observed.run.elapsed_s - began
         if enough is not None and enough(tuple(observed.blocks), observed.noise):
             log.info("decided after %d pairs", pair + 1)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving import engagement
-from serving.arguments import check_arguments
 from serving.errors import BadInput, Broken
 from serving.home import located
 from serving.launch import Server
 from serving.roles import Role
 from serving.scenario import Scenario, load_scenario
 from serving.stack import StackSpec, apply_edit, load_stack
+from serving.validate import check_stack
 from tasks.records import Arm, Build, Engagement, Hypothesis, RoleEdit, StackEdit
 from tasks.service_code import engine_build
 
@@ -70,11 +70,11 @@ def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, Mapping[str, RoleEdit], S
 
 
 def check_edit(hypothesis: Hypothesis) -> None:
-    """Raises BadInput for a stack or an edit with an option or value that SGLang would not take; others pass."""
+    """Raises BadInput for a stack with an error of `stack validate`, as it is or edited. Other changes pass."""
     if hypothesis.deployed is not None:
         arms = arms_of(hypothesis)
-        check_arguments(arms.incumbent)
-        check_arguments(arms.candidate)
+        check_stack(arms.incumbent)
+        check_stack(arms.candidate)
 
 
 def build_stack(hypothesis: Hypothesis) -> Build:
@@ -84,12 +84,12 @@ def build_stack(hypothesis: Hypothesis) -> Build:
     """
     began = time.monotonic()
     incumbent, _, _ = _asked(hypothesis)
-    check_arguments(incumbent)
+    check_stack(incumbent)
     made: StackSpec | None = None
     try:
         arms = arms_of(hypothesis)
         made = arms.candidate
-        check_arguments(made)
+        check_stack(made)
         failure = _changes_nothing(arms)
     except BadInput as refused:
         failure = refused.message

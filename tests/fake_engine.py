@@ -25,6 +25,7 @@ class FakeEngine:
     `info`: what `/server_info` says. `drift`: added to every log-probability; None makes them null.
     `cut_after`: events after which a stream ends without a word. `says`: lines to send in place of an answer.
     `hang`: takes requests and never answers. `flushes`: whether the prefix cache can be flushed.
+    `breakers`: of a router, the state for each worker's URL.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class FakeEngine:
         self.seen: list[dict] = []
         self.paths: list[str] = []
         self.heads: list[str] = []
+        self.breakers: dict[str, int] = {}
         self.counted = dict.fromkeys(COUNTERS, 0)
         self.most_at_once = self._at_once = 0
         self.base_url = ""
@@ -134,6 +136,7 @@ class FakeEngine:
             lines += [f"sglang:{name}_count {done}", f"sglang:{name}_sum {done * place / 10}"]
         stage = 'sglang:per_stage_req_latency_seconds_{}{{stage="prefill_forward"}} {}'
         lines += [stage.format("count", done), stage.format("sum", done / 20)]
+        lines += [f'smg_worker_cb_state{{worker="{url}"}} {state}' for url, state in self.breakers.items()]
         return "\n".join(lines) + "\n"
 
 
@@ -172,18 +175,23 @@ def engine_folder(folder: Path) -> Path:
 def main() -> None:
     """Listens on `--port` and `--disaggregation-bootstrap-port`, with a child of its own.
 
-    Variables: SGLANG_FAKE_ERROR is printed as an exception, and it ends; SGLANG_FAKE_DEAF keeps it from being healthy.
+    Variables: SGLANG_FAKE_ERROR is printed as an exception, and it ends; SGLANG_FAKE_DEAF keeps it from being healthy;
+    SGLANG_FAKE_BREAKERS is the state of a router's circuit breakers, 0 by default.
     """
     if error := os.environ.get("SGLANG_FAKE_ERROR"):
         sys.exit(f"RuntimeError: {error}")
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("--port", "--disaggregation-bootstrap-port", "--prometheus-port"):
         parser.add_argument(name, type=int)
+    for name in ("--prefill", "--decode"):
+        parser.add_argument(name, nargs="+", action="append", default=[])
     asked, _ = parser.parse_known_args(sys.argv[1:])
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     engine = FakeEngine()
     engine.key = os.environ.get("INFRA_AGENT_ENGINE_KEY")
+    state = int(os.environ.get("SGLANG_FAKE_BREAKERS", "0"))
+    engine.breakers = {worker[0]: state for worker in (*asked.prefill, *asked.decode)}
 
     async def serve() -> None:
         for port in (asked.disaggregation_bootstrap_port, asked.prometheus_port, asked.port):

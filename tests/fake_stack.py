@@ -17,6 +17,14 @@ from serving.stack import StackSpec, load_stack
 
 ROOT = Path(__file__).parents[1]
 ROLES = ("encode", "prefill", "decode", "router")
+# Options that SGLang takes for a stack on a CPU: a fake one is checked before it starts like any other.
+ON_CPU: dict[str, Any] = {"device": "cpu", "disable-radix-cache": True, "enable-metrics": True}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "encode": ON_CPU,
+    "prefill": ON_CPU,
+    "decode": {**ON_CPU, "disaggregation-decode-retraction-backup": "cpu_tensor"},
+    "router": {"policy": "round_robin"},
+}
 
 
 def free_ports(count: int) -> list[int]:
@@ -34,7 +42,12 @@ def stack_file(folder: Path, environments: Mapping[str, dict[str, str]] | None =
     (model / "config.json").write_text("{}")
     engine, ports = engine_folder(folder / "engine"), free_ports(6)
     roles: dict[str, dict[str, Any]] = {
-        role: {"port": port, "engine": str(engine), "environment": (environments or {}).get(role, {})}
+        role: {
+            "port": port,
+            "engine": str(engine),
+            "environment": (environments or {}).get(role, {}),
+            "arguments": dict(ARGUMENTS[role]),
+        }
         for role, port in zip(ROLES, ports, strict=False)
     }
     roles["prefill"]["bootstrap_port"], roles["router"]["prometheus_port"] = ports[4:]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -10,9 +11,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from fake_stack import ROLES, ROOT, stack_file, wait_until
 
+from serving.arguments import known_arguments
 from serving.descendants import runs
+from serving.errors import Broken
+from serving.home import home
 from serving.identity import still_there
 from serving.ports import port_is_free
 from serving.stack_record import StackRecord, detached_file, read, records
@@ -33,6 +38,30 @@ def recorded() -> StackRecord:
 
 def everyone(record: StackRecord) -> list[psutil.Process]:
     return [process for replica in record.replicas for process in replica.process().alive()]
+
+
+@pytest.fixture(scope="session")
+def options(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The folder in which SGLang's options are kept, made once: each test has a home of its own, and asking takes seconds.
+
+    None without an engine environment: then `up` says that nothing was checked.
+    """
+    made: Path | None = tmp_path_factory.mktemp("options")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("INFRA_AGENT_HOME", str(made))
+        try:
+            known_arguments()
+        except Broken:
+            made = None
+    return made
+
+
+@pytest.fixture(autouse=True)
+def known(options: Path | None, own_home: Path) -> bool:
+    """Whether SGLang's options are known."""
+    if options is not None:
+        shutil.copytree(options / "engine-arguments", home() / "engine-arguments")
+    return options is not None
 
 
 @pytest.fixture
@@ -59,6 +88,7 @@ def test_a_stack_is_up_after_the_command_is_seen_by_status_and_gone_after_down(f
     status = stack("status", "--json", tmp_path / "status.json")
     assert status.stdout.startswith("fake: up, detached, at http://127.0.0.1:")
     (told,) = json.loads((tmp_path / "status.json").read_text())
+    assert told["shut_out"] == []
     assert [(one["name"], one["health"], one["processes"]) for one in told["replicas"]] == [
         (role, "healthy", 3) for role in ROLES
     ]
@@ -98,6 +128,20 @@ def test_a_role_that_ended_is_named_by_status_and_up_says_what_to_do(file: Path)
     assert not any(runs(process) for process in everyone(record))
 
 
+def test_workers_that_the_router_has_shut_out_are_named_by_status(tmp_path: Path) -> None:
+    file = stack_file(tmp_path, {"router": {"SGLANG_FAKE_BREAKERS": "1"}})
+    assert stack("up", file).returncode == 0
+    said = stack("status", "fake", "--json", tmp_path / "status.json").stdout
+    assert "fake: in part" in said
+    assert "the router sends nothing to `prefill` and `decode`, whose requests failed" in said
+    assert "hint: it asks them again after a minute; else `infra-agent stack down fake`, then `up`" in said
+    (told,) = json.loads((tmp_path / "status.json").read_text())
+    assert told["shut_out"] == ["prefill", "decode"]
+    health = {one["name"]: one["health"] for one in told["replicas"]}
+    assert health == {"encode": "healthy", "prefill": "shut out", "decode": "shut out", "router": "healthy"}
+    assert stack("down", "fake").returncode == 0
+
+
 def test_another_text_under_the_same_name_is_refused_while_the_first_is_up(file: Path) -> None:
     assert stack("up", file).returncode == 0
     file.write_text(file.read_text().replace("ready_timeout_s: 60", "ready_timeout_s: 61"))
@@ -135,6 +179,35 @@ def test_a_taken_port_is_named_and_nothing_starts(file: Path) -> None:
     assert up.returncode == 4
     assert f"port `{port}` on 127.0.0.1 is taken, so `prefill` cannot start" in up.stderr
     assert not records()
+
+
+def test_a_stack_with_an_error_is_not_started_and_every_fault_names_its_field(file: Path, known: bool) -> None:
+    if not known:
+        pytest.skip("SGLang's options are not known here; run: make engine")
+    written = yaml.safe_load(file.read_text())
+    written["roles"]["decode"]["arguments"]["max-total-tokns"] = 64
+    written["roles"]["router"]["speed"] = 9
+    file.write_text(yaml.safe_dump(written))
+    up = stack("up", file)
+    assert up.returncode == 2
+    assert "error: `roles.router.speed`: unknown key" in up.stderr
+    assert "error: `roles.decode.arguments.max-total-tokns`: SGLang 0.5.23 has no such option" in up.stderr
+    assert "did you mean `max-total-tokens`" in up.stderr
+    assert "warning: `roles.prefill.arguments.max-total-tokens`" in up.stderr
+    assert "2 errors, 2 warnings; nothing was started" in up.stderr
+    assert not records()
+    said = stack("validate", file).stdout
+    assert all(line in said for line in up.stderr.splitlines() if line.startswith(("error: `roles", "warning:")))
+
+
+def test_without_sglangs_options_a_stack_starts_and_it_is_said_that_it_was_not_checked(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFRA_AGENT_ENGINE", "/nowhere")
+    up = stack("up", file)
+    assert up.returncode == 0, up.stderr
+    assert f"warning: {file} was not checked before the start: " in up.stderr
+    assert stack("down", file).returncode == 0
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status"])

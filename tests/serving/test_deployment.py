@@ -121,8 +121,8 @@ def test_a_role_that_does_not_become_healthy_is_named(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("port", ["roles.prefill.bootstrap_port", "roles.router.prometheus_port"])
-def test_a_second_port_of_a_role_that_is_taken_is_broken_with_the_role_named(port: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("port", ["roles.decode.port", "roles.prefill.bootstrap_port", "roles.router.prometheus_port"])
+def test_a_port_that_is_taken_is_broken_with_its_role_named_before_anything_starts(port: str, tmp_path: Path) -> None:
     spec = fake_stack(tmp_path)
     _, role, field = port.split(".")
     with socket.socket() as taken:
@@ -130,6 +130,7 @@ def test_a_second_port_of_a_role_that_is_taken_is_broken_with_the_role_named(por
         taken.listen()
         with pytest.raises(Broken, match=f"is taken, so `{role}` cannot start"), deployed(spec, tmp_path / "run"):
             pass
+    assert not (tmp_path / "run").exists()
     assert not records()
 
 

@@ -27,6 +27,8 @@ OPTIONS = {
     "tensor-parallel-size": option("tp_size", 1),
     "schedule-policy": option("schedule_policy", "fcfs", choices=("fcfs", "lpm", "lof")),
     "enable-metrics": option("enable_metrics", False, flag=True),
+    "device": option("device", None),
+    "max-total-tokens": option("max_total_tokens", None),
     "disable-radix-cache": option("disable_radix_cache", False, flag=True),
     "enable-hierarchical-cache": option("enable_hierarchical_cache", False, flag=True),
     "enable-hicache": option("enable_hierarchical_cache", False, flag=True),
@@ -34,7 +36,7 @@ OPTIONS = {
     "enable-linear-replayssm": option("enable_linear_replayssm", False, flag=True),
     "linear-replayssm-cache-len": option("linear_replayssm_cache_len", 16),
 }
-STATED = {"chunked-prefill-size": 512, "enable-metrics": True, "disable-radix-cache": True}
+STATED = {"device": "cpu", "chunked-prefill-size": 512, "enable-metrics": True, "disable-radix-cache": True}
 
 
 @pytest.fixture
@@ -127,6 +129,16 @@ def test_what_the_stack_itself_states_in_vain_is_not_the_fault_of_an_edit(target
     path = Path(target.stack)
     path.write_text(path.read_text().replace("chunked-prefill-size", "linear-replayssm-cache-len"))
     assert reason(edits(target, arguments={"max-prefill-tokens": 8192})) is None
+
+
+@pytest.mark.usefixtures("engine")
+def test_an_edit_whose_stack_would_not_fit_is_unservable(target: StackTarget) -> None:
+    path = Path(target.stack)
+    limited = yaml.safe_load(path.read_text())
+    limited["roles"]["server"]["resources"] = {"memory_gb": 1}
+    path.write_text(yaml.safe_dump(limited))
+    assert reason(edits(target, arguments={"max-total-tokens": 4096})) is None
+    assert reason(edits(target, arguments={"max-total-tokens": 400_000_000})) is RefusedFor.UNSERVABLE
 
 
 @pytest.mark.usefixtures("engine")

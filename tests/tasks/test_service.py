@@ -50,7 +50,11 @@ SERVING = Path(__file__).parents[2] / "serving"
 OPTIONS = {
     name: Option(dest=name.replace("-", "_"), flag=False, type="int", choices=None, default=None)
     for name in ("chunked-prefill-size", "page-size")
-} | {"enable-metrics": Option(dest="enable_metrics", flag=True, type="str", choices=None, default=False)}
+} | {
+    "device": Option(dest="device", flag=False, type="str", choices=None, default=None),
+    "max-total-tokens": Option(dest="max_total_tokens", flag=False, type="int", choices=None, default=None),
+    "enable-metrics": Option(dest="enable_metrics", flag=True, type="str", choices=None, default=False),
+}
 INFO = {
     Arm.INCUMBENT: {"chunked_prefill_size": 512, "page_size": 1},
     Arm.CANDIDATE: {"chunked_prefill_size": 64, "page_size": 1},
@@ -73,7 +77,8 @@ class Setup:
 
     def __init__(self, folder: Path) -> None:
         self.stack, self.scenario = folder / "stack.yaml", folder / "scenario.yaml"
-        role = {"port": 31400, "arguments": {"chunked-prefill-size": 512, "page-size": 1, "enable-metrics": True}}
+        arguments = {"device": "cpu", "chunked-prefill-size": 512, "page-size": 1, "enable-metrics": True}
+        role = {"port": 31400, "arguments": arguments}
         stack = {"name": "s", "model": "m", "ready_timeout_s": 1, "roles": {"server": role}}
         self.stack.write_text(yaml.safe_dump(stack))
         scenario = yaml.safe_load((SERVING / "scenarios" / "mixed-lengths-cpu.yaml").read_text())
@@ -269,6 +274,44 @@ def test_an_incumbent_that_ends_or_a_candidate_ended_from_outside_is_broken(
         measure_service(setup.hypothesis())
 
 
+def shutting_out(arm: Arm) -> Callable[[Server], tuple[str, ...]]:
+    return lambda server: ("prefill", "decode") if server.name == arm else ()
+
+
+@pytest.mark.parametrize("arm", list(Arm))
+def test_workers_that_a_router_shuts_out_before_the_traffic_are_named_and_nothing_is_judged(
+    arm: Arm, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.breakers.shut_out_of", shutting_out(arm))
+    with pytest.raises(Broken, match=f"{arm}: the router sends nothing to `prefill` and `decode`"):
+        measure_service(setup.hypothesis(), recall=known_noise)
+
+
+def test_a_status_that_only_says_no_becomes_the_names_of_the_workers_that_are_shut_out(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.engines[Arm.CANDIDATE].key = "k"
+    with pytest.raises(Broken, match="401"):
+        measure_service(setup.hypothesis())
+    monkeypatch.setattr("serving.breakers.shut_out_of", shutting_out(Arm.CANDIDATE))
+    with pytest.raises(Broken, match="candidate: the router sends nothing to `prefill` and `decode`"):
+        measure_service(setup.hypothesis())
+
+
+def test_workers_that_are_shut_out_under_traffic_are_the_fault_of_the_candidate_alone(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.service.shut_out_of", shutting_out(Arm.CANDIDATE))
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
+    assert "under traffic the router sends nothing to `prefill` and `decode`" in (evidence.candidate_fault or "")
+    assert len(values(evidence, "ttft_mean_ms", Arm.CANDIDATE)) == 1
+    checked: list[Server] = []
+    monkeypatch.setattr("tasks.service.check_breakers", checked.extend)
+    monkeypatch.setattr("tasks.service.shut_out_of", shutting_out(Arm.INCUMBENT))
+    measure_service(setup.hypothesis(), recall=known_noise)
+    assert {server.name for server in checked} == set(Arm)
+
+
 def test_traffic_ends_as_soon_as_somebody_has_seen_enough(setup: Setup) -> None:
     evidence = measure_service(
         setup.hypothesis(), enough=lambda blocks, noise: any(b.order >= 2 for b in blocks if b.unit == "ms")
@@ -308,6 +351,21 @@ def test_a_fault_of_the_edit_is_bad_input_for_a_person_and_a_failed_build_for_a_
     with pytest.raises(BadInput, match=said):
         check_edit(hypothesis)
     assert said in (build_stack(hypothesis).failure or "")
+
+
+def test_an_edit_that_validate_finds_an_error_in_is_a_failed_build_and_never_starts(setup: Setup) -> None:
+    """One in a combination of options; the options themselves are ones that SGLang has."""
+    hypothesis = setup.hypothesis(RoleEdit(arguments={"device": "cuda"}))
+    with pytest.raises(BadInput, match=r"`roles\.server\.resources\.gpus`"):
+        check_edit(hypothesis)
+    assert "`roles.server.resources.gpus`: `0` GPUs for 1 ranks" in (build_stack(hypothesis).failure or "")
+    with pytest.raises(BadInput, match="ranks"):
+        measure_service(hypothesis)
+
+
+def test_warnings_about_a_stack_are_said_and_stop_nothing(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
+    measure_service(setup.hypothesis(), recall=known_noise)
+    assert "s: `roles.server.arguments.max-total-tokens`: no `max-total-tokens`" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -437,7 +495,7 @@ def test_a_stack_of_several_roles_is_compared_on_ports_of_its_own_and_the_edit_i
     setup.stack = stack_file(tmp_path)
     edit = StackEdit(roles={"decode": RoleEdit(environment={"OMP_NUM_THREADS": "2"})})
     hypothesis = setup.hypothesis().model_copy(update={"change": edit})
-    monkeypatch.setattr("tasks.service.check_arguments", lambda _: None)
+    monkeypatch.setattr("tasks.service.check_stack", lambda _: [])  # the options above are few
     evidence = measure_service(hypothesis, recall=known_noise)
     assert [(p.arm, p.what, p.seen) for p in evidence.engagement] == [
         (Arm.INCUMBENT, "decode.environment.OMP_NUM_THREADS", "absent"),
