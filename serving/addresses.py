@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from serving.derive import arguments_of
 from serving.faults import Fault, error, warning
 from serving.ports import hold_port
-from serving.roles import Role, RoleSpec
+from serving.roles import LAST_PORT, Role, RoleSpec
 from serving.setting import Setting
 from serving.stack import StackSpec
 
@@ -16,7 +16,6 @@ LOOPBACK = ("127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 # With attention groups SGLang takes the seven ports from this far above its own (srt/server_args.py, PortArgs).
 GROUPS_FROM, GROUPS_PORTS = 233, 7
-LAST_PORT = 65535
 
 
 @dataclass(frozen=True)

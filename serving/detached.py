@@ -1,5 +1,6 @@
 """`stack up` and `stack down`: a stack that outlives the command that started it and is known by its record alone."""
 
+import contextlib
 import fcntl
 import logging
 from collections.abc import Iterator
@@ -60,10 +61,11 @@ def down(name: str) -> StackRecord | None:
 
 def named_by(argument: Path) -> str:
     """The name of the stack that a file describes, or that is written down. Raises BadInput for neither."""
-    if argument.exists():
-        return load_stack(argument).name
-    if argument.name == str(argument) and detached_file(argument.name).exists():
-        return argument.name
+    with contextlib.suppress(OSError, ValueError):  # such as a name that is too long for a file
+        if argument.exists():
+            return load_stack(argument).name
+        if argument.name == str(argument) and detached_file(argument.name).exists():
+            return argument.name
     raise BadInput(
         f"no such file: `{argument}`, and no stack of that name is up", "`infra-agent stack status` lists what is up"
     )

@@ -1,6 +1,8 @@
 """Read the YAML files that people write into frozen models, with messages that name the field."""
 
 import difflib
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +14,9 @@ from serving.faults import Fault, error
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 1_000_000
+MAX_PARTS = 100_000
+# Control characters move a terminal about, and half a surrogate pair can be printed nowhere.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
@@ -39,15 +44,42 @@ def read_text(path: Path) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """A key that stands twice is a mistake, not a choice."""
+    """A key that stands twice is a mistake, not a choice; references do not make a small file a huge one; text is text."""
+
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None and _parts(node, {}) > MAX_PARTS:
+            raise _refused(node, f"with its references written out it has more than {MAX_PARTS} parts")
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        keys = [self.construct_object(key, deep=True) for key in own]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"the key `{key}` stands twice", node.start_mark)
+        seen = set[object]()
+        for key in (key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+            name = self.construct_object(key, deep=True)
+            if name in seen:
+                raise _refused(node, f"the key `{name}` stands twice")
+            seen.add(name)
         return super().construct_mapping(node, deep)
+
+
+def _parts(node: yaml.Node, counted: dict[int, int | None]) -> int:
+    """How many keys and values there are with every reference written out. `counted`: None for those that are open."""
+    if id(node) in counted:
+        found = counted[id(node)]
+        if found is None:
+            raise _refused(node, "it refers to itself")
+        return found
+    counted[id(node)] = None
+    if isinstance(node, yaml.ScalarNode) and (odd := _UNPRINTABLE.search(node.value)):
+        raise _refused(node, f"`{odd[0].encode('unicode_escape').decode()}` in it is no printable text")
+    inside = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    total = 1 if isinstance(node, yaml.ScalarNode) else 1 + sum(_parts(part, counted) for part in inside)
+    counted[id(node)] = total
+    return total
+
+
+def _refused(node: yaml.Node, why: str) -> yaml.constructor.ConstructorError:
+    return yaml.constructor.ConstructorError(None, None, why, node.start_mark)
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -105,11 +137,12 @@ def _fault(found: Any, model: type[BaseModel]) -> Fault:
 
 def _message(found: Any) -> str:
     message: str = found["msg"].removeprefix("Value error, ")
-    given = found.get("input")
+    given = None if "@" in str(found.get("input")) else found.get("input")  # a url may hold a password
     shown = f", given `{str(given)[:80]}`" if isinstance(given, str | int | float | bool) else ""
     return message[:1].lower() + message[1:] + shown
 
 
+@cache
 def _known_keys(model: type[BaseModel]) -> list[str]:
     """Every property name in the model's schema: a near miss in a nested part is found, too."""
     schema = model.model_json_schema()

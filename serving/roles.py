@@ -4,15 +4,24 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from serving.stack_rules import argument_name_fault, text_fault, variable_name_fault, variable_value_fault
+from serving.stack_rules import (
+    argument_name_fault,
+    host_fault,
+    part_fault,
+    text_fault,
+    url_fault,
+    variable_name_fault,
+    variable_value_fault,
+)
 
 Scalar = bool | int | float | str
 Value = Scalar | tuple[Scalar, ...]
 Role = Literal["server", "encode", "prefill", "decode", "router"]
 StateDtype = Literal["float32", "bfloat16", "float16"]
 Count = Annotated[int, Field(ge=1)]
-Port = Annotated[int, Field(ge=1024, le=65535)]
-Bytes1e9 = Annotated[float, Field(gt=0)]
+FIRST_PORT, LAST_PORT = 1024, 65535
+Port = Annotated[int, Field(ge=FIRST_PORT, le=LAST_PORT)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _argument_name(name: str) -> str:
@@ -28,10 +37,22 @@ def _variable_name(name: str) -> str:
 
 
 def _text(value: Value | None) -> Value | None:
-    for part in value if isinstance(value, tuple) else (value,):
-        if fault := text_fault(part):
-            raise ValueError(fault)
+    faults = map(part_fault, value) if isinstance(value, tuple) else [text_fault(value)]
+    if fault := next(filter(None, faults), None):
+        raise ValueError(fault)
     return value
+
+
+def _host(host: str) -> str:
+    if fault := host_fault(host):
+        raise ValueError(fault)
+    return host
+
+
+def _url(url: str) -> str:
+    if fault := url_fault(url):
+        raise ValueError(fault)
+    return url
 
 
 def _variable_value(value: str) -> str:
@@ -69,8 +90,8 @@ class Resources(Part):
     gpus: Annotated[int, Field(ge=0)] = 0
     gpus_per_node: Count | None = None
     gpu: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")] | None = None
-    gpu_memory_gb: Bytes1e9 | None = None
-    memory_gb: Bytes1e9 | None = None
+    gpu_memory_gb: Positive | None = None
+    memory_gb: Positive | None = None
 
 
 class Parallelism(Part):
@@ -100,7 +121,7 @@ class RoleSpec(Part):
     count: Count = 1
     arguments: dict[ArgumentName, ArgumentValue] = {}
     environment: dict[VariableName, VariableValue] = {}
-    host: Annotated[str, Field(pattern=r"^[0-9a-fA-F.:]+$")] = "127.0.0.1"
+    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
     port: Port | None = None
     bootstrap_port: Port | None = None
     prometheus_port: Port | None = None
@@ -109,10 +130,12 @@ class RoleSpec(Part):
     parallelism: Parallelism = Parallelism()
     engine: Annotated[str, Field(min_length=1)] | None = None
     launcher: Literal["local"] = "local"
-    url: Annotated[str, Field(pattern=r"^https?://[^/\s@]+$")] | None = None
+    url: Annotated[str, AfterValidator(_url)] | None = None
 
     @model_validator(mode="after")
     def _placed_once(self) -> Self:
+        if self.port is not None and self.port + self.count - 1 > LAST_PORT:
+            raise ValueError(f"the ports of {self.count} replicas from {self.port} on end beyond {LAST_PORT}")
         if (self.port is None) == (self.url is None):
             raise ValueError("a role has a `port`, on which it is started, or the `url` of one that runs, not both")
         if self.url is not None and self.count > 1:
@@ -158,7 +181,7 @@ class HiCache(Part):
     """Host tier of the prefix cache of server and prefill: `size_gb` per rank, or `ratio` of the device pool."""
 
     size_gb: Count | None = None
-    ratio: Annotated[float, Field(gt=0)] | None = None
+    ratio: Positive | None = None
     storage: Annotated[str, Field(min_length=1)] | None = None
     write_policy: Annotated[str, Field(min_length=1)] | None = None
 

@@ -1,21 +1,23 @@
 """What a deployment is made of: the model, its roles, and the facts that the options of each role are derived from."""
 
 import hashlib
-import itertools
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Protocol, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from serving.derive import arguments_of, peers_of, words_of
 from serving.documents import read_document, validate
 from serving.errors import BadInput
 from serving.roles import (
+    FIRST_PORT,
+    LAST_PORT,
     HiCache,
     Moe,
     Part,
+    Positive,
     Quantization,
     ReplaySSM,
     Role,
@@ -25,6 +27,7 @@ from serving.roles import (
     Transfer,
     Value,
 )
+from serving.stack_rules import model_fault
 
 __all__ = ["Role", "RoleChange", "RoleSpec", "Scalar", "StackSpec", "Value", "apply_edit", "load_stack"]
 
@@ -40,6 +43,12 @@ class RoleChange(Protocol):
     def count(self) -> int | None: ...
 
 
+def _model(model: str) -> str:
+    if fault := model_fault(model):
+        raise ValueError(fault)
+    return model
+
+
 class StackSpec(Part):
     """One deployment: a `server` alone, or prefill, decode and router, with or without encode.
 
@@ -48,8 +57,8 @@ class StackSpec(Part):
     express; nothing runs by it.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-    model: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=100)]
+    model: Annotated[str, Field(min_length=1), AfterValidator(_model)]
     quantization: Quantization = Quantization()
     transfer: Transfer = Transfer()
     moe: Moe = Moe()
@@ -57,7 +66,7 @@ class StackSpec(Part):
     hicache: HiCache | None = None
     speculative: Speculative | None = None
     roles: Annotated[dict[Role, RoleSpec], Field(min_length=1)]
-    ready_timeout_s: Annotated[float, Field(gt=0)]
+    ready_timeout_s: Positive
     api_key_variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
     unmapped: dict[str, JsonValue] = {}
 
@@ -106,10 +115,22 @@ class StackSpec(Part):
         return self.model_copy(update={"roles": {**self.roles, role: moved}})
 
     def beside(self) -> "StackSpec":
-        """The same stack on other ports, each as far from its own: the two can run on one machine."""
+        """The same stack on other ports, each as far from its own: the two can run on one machine.
+
+        Raises BadInput when there is no room for it.
+        """
         taken = self.ports()
-        offset = next(n for n in itertools.count(1) if not taken & {port + n for port in taken})
+        room = (*range(1, LAST_PORT), *range(-1, -LAST_PORT, -1))
+        offset = next((n for n in room if not taken & (new := {p + n for p in taken}) and _are_ports(new)), None)
+        if offset is None:
+            raise BadInput(
+                f"the ports of stack `{self.name}` leave no room for a second one", "put them closer together"
+            )
         return self.model_copy(update={"roles": {role: _shifted(part, offset) for role, part in self.roles.items()}})
+
+
+def _are_ports(numbers: set[int]) -> bool:
+    return not numbers or (min(numbers) >= FIRST_PORT and max(numbers) <= LAST_PORT)
 
 
 def _shifted(part: RoleSpec, offset: int) -> RoleSpec:

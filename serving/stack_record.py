@@ -74,8 +74,8 @@ def detached_file(name: str) -> Path:
 
 
 def owned_file() -> Path:
-    """A file of its own for each stack that this process starts."""
-    return folder() / f"owned-{os.getpid()}-{next(_numbers)}.json"
+    """A file of its own for each stack that this process starts. No stack can be called so: names have no `_`."""
+    return folder() / f"owned_{os.getpid()}-{next(_numbers)}.json"
 
 
 def replica_records(replicas: Mapping[str, Replica], started: Mapping[str, EngineProcess]) -> tuple[ReplicaRecord, ...]:

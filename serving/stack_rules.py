@@ -4,7 +4,9 @@ A stack and its edits are data. Nothing in them may load code, answer on another
 talking to its own server; such a fault would otherwise show only after minutes, and as a fault of ours.
 """
 
+import ipaddress
 import re
+from urllib.parse import urlsplit
 
 from serving.engine_env import LOOPBACK_AND_OFFLINE, MEETING, WITHOUT_GPU
 
@@ -75,6 +77,8 @@ _OUTSIDE = re.compile(
     r"(oracle|postgres|redis|history|jwt|control-plane|service-discovery|(prefill-|decode-)?selector|otlp|client-|ca-|mcp)\b.*"
 )
 _PLACE = "names a place that code or settings are loaded from, and no record holds what is there"
+# Linux takes 128 KiB for one word or variable, its name included, and a character may take four bytes.
+LONGEST_TEXT = 30_000
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -115,4 +119,41 @@ def text_fault(value: object) -> str | None:
         return None
     if "\0" in value:
         return "has a NUL in its value, which no process can be given"
-    return "has half a surrogate pair in its value" if any("\ud800" <= c <= "\udfff" for c in value) else None
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        return "has half a surrogate pair in its value"
+    return f"is longer than {LONGEST_TEXT} characters" if len(value) > LONGEST_TEXT else None
+
+
+def part_fault(value: object) -> str | None:
+    """Why this cannot be one of several values of an option, which follow it as words of their own, or None."""
+    if isinstance(value, str) and value.startswith("--"):
+        return f"`{value[:80]}` among several values would be read as another option"
+    return text_fault(value)
+
+
+def host_fault(host: str) -> str | None:
+    """Why no server can listen there, or None."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return "is no IP address"
+    return None if "%" not in host else "names a zone of an address, which a url cannot"
+
+
+def url_fault(url: str) -> str | None:
+    """Why this is not the address of a server, or None. The url itself may hold a password: it is not quoted."""
+    if not re.fullmatch(r"https?://[^/\s@?#]+", url):
+        return "is not `http://host:port`, without a user, a path and a query"
+    try:
+        parts = urlsplit(url)
+        reachable = bool(parts.hostname) and parts.port != 0
+    except ValueError as fault:
+        return f"is not `http://host:port`: {str(fault)[:80]}"
+    return None if reachable else "is not `http://host:port`: a host and a port above 0"
+
+
+def model_fault(model: str) -> str | None:
+    """Why this is neither the name of a checkpoint nor a path, or None. It is not quoted: a url may hold a password."""
+    if "://" in model:
+        return "is a url; give the folder of a checkpoint or the name of a tiny one"
+    return text_fault(model)

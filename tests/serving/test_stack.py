@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.documents import validate
 from serving.errors import BadInput
 from serving.stack import RoleSpec, Scalar, StackSpec, apply_edit, load_stack
 from serving.stack_rules import REFUSED_ARGUMENTS, argument_name_fault, variable_name_fault, variable_value_fault
@@ -62,6 +63,39 @@ def test_an_option_that_is_misspelt_or_belongs_to_the_launcher_is_refused(name: 
     )
     with pytest.raises(BadInput, match="arguments"):
         load_stack(file)
+
+
+def of_one_server(changes: dict[str, object], role: dict[str, object]) -> dict[str, object]:
+    whole = {"name": "s", "model": "m", "ready_timeout_s": 1, "roles": {"server": {"port": 31400, **role}}}
+    return {**whole, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "role", "why"),
+    [
+        ({"name": "s" * 101}, {}, "name"),
+        ({"ready_timeout_s": float("inf")}, {}, "ready_timeout_s"),
+        ({"model": "https://somebody:secret@host/m"}, {}, "is a url"),
+        ({"model": "m\0"}, {}, "NUL"),
+        ({}, {"host": "999.1.1.1"}, "no IP address"),
+        ({}, {"host": ":::"}, "no IP address"),
+        ({}, {"port": 65535, "count": 2}, "end beyond 65535"),
+        ({}, {"port": 31400, "count": 10**9}, "end beyond 65535"),
+        ({}, {"port": None, "url": "http://127.0.0.1:99999"}, "Port out of range"),
+        ({}, {"port": None, "url": "http://127.0.0.1:0"}, "a port above 0"),
+        ({}, {"port": None, "url": "http://[::1"}, "Invalid IPv6"),
+        ({}, {"port": None, "url": "http://somebody:secret@host:1"}, "without a user"),
+        ({}, {"arguments": {"lora-paths": ["a=b", "--host=0.0.0.0"]}}, "another option"),
+        ({}, {"environment": {"SGLANG_X": "x" * 30_001}}, "longer than 30000"),
+        ({}, {"resources": {"memory_gb": float("inf")}}, "memory_gb"),
+    ],
+)
+def test_a_value_that_could_not_run_is_refused_and_no_password_is_shown(
+    changes: dict[str, object], role: dict[str, object], why: str
+) -> None:
+    with pytest.raises(BadInput, match=why) as refused:
+        validate(of_one_server(changes, role), StackSpec, "s")
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +229,14 @@ def test_a_stack_beside_itself_shares_no_port_and_differs_in_nothing_else(file: 
     ports = {"port", "bootstrap_port", "prometheus_port"}
     plain = [{role: part.model_dump(exclude=ports) for role, part in one.roles.items()} for one in (spec, other)]
     assert plain[0] == plain[1]
+
+
+def test_a_stack_on_the_last_ports_has_its_second_one_below_and_one_on_all_of_them_has_none() -> None:
+    last = StackSpec(name="s", model="m", roles={"server": RoleSpec(port=65535)}, ready_timeout_s=1)
+    assert last.beside().port_of("server") == 65534
+    ends = {"prefill": {"port": 1024, "bootstrap_port": 65535}, "decode": {"port": 2000}, "router": {"port": 2001}}
+    with pytest.raises(BadInput, match="no room for a second one"):
+        validate(of_one_server({"roles": ends}, {}), StackSpec, "s").beside()
 
 
 def test_a_picture_is_encoded_for_prefill_alone() -> None:
