@@ -92,13 +92,20 @@ TINY = {
     ),
 }
 
+
+def _tiny_glm53(**text: int) -> Recipe:
+    """With other sizes of the language part."""
+    glm53 = TINY["tiny-glm53"]
+    its_text = glm53.parameters["text"]
+    assert isinstance(its_text, dict)
+    return Recipe(glm53.script, {**glm53.parameters, "text": {**its_text, **text}})
+
+
 # Linear attention as wide as that of GLM-5.3-Flash, so that its decode step is a share of a token's time worth measuring.
-_GLM53 = TINY["tiny-glm53"]
-_TEXT = _GLM53.parameters["text"]
-assert isinstance(_TEXT, dict)
-TINY["tiny-glm53-wide-kda"] = Recipe(
-    _GLM53.script, {**_GLM53.parameters, "text": {**_TEXT, "linear_num_heads": 64, "linear_head_dim": 128}}
-)
+TINY["tiny-glm53-wide-kda"] = _tiny_glm53(linear_num_heads=64, linear_head_dim=128)
+# With the indexer of sparse attention (DSA); all other weights are those of tiny-glm53.
+TINY["tiny-glm53-dsa"] = _tiny_glm53(index_topk=128, index_kpool=4, index_head_dim=32, index_n_heads=4)
+TINY["tiny-glm53-w8a8"] = Recipe(TINY["tiny-glm53"].script, {**TINY["tiny-glm53"].parameters, "w8a8": True})
 
 # What the scripts share.
 SHARED = ("tiny_tokenizer.py", "tiny_w8a8.py")

@@ -1,6 +1,6 @@
 """Rules of SGLang 0.5.23 about ranks, experts and hardware.
 
-`source` is a file of the wheel below `sglang/srt/`, an issue of the project, or how it was measured.
+`source` is a file of the wheel below `sglang/srt/` or of ours, an issue of the project, or how it was measured.
 """
 
 from collections.abc import Callable
@@ -40,12 +40,20 @@ def _is(option: str, value: str, also: Callable[[Setting], bool] = lambda _: Tru
     return lambda s: s.text(option) == value and also(s)
 
 
+def _beyond_the_indexer(s: Setting) -> bool:
+    """Whether a context may be longer than what the indexer of sparse attention selects."""
+    if s.model is None or s.model.index_topk is None or s.on("encoder-only"):
+        return False
+    return s.size("context-length", s.model.number("max_position_embeddings") or 0) > s.model.index_topk
+
+
 _ONE = "keep one of the two"
 _DIVISOR = "choose a divisor of `tp-size`"
 _PARALLEL = "arg_groups/parallel_hook.py"
 _MOE = "arg_groups/moe_hook.py"
 _OVERRIDES = "arg_groups/overrides.py"
 _CPU = "measured on a CPU without AMX"
+_DENSE = "serving/cpu/dense_attention.py"
 _RANKS = ("tp-size", "ep-size", "attn-dp-size", "attn-cp-size", "moe-dp-size", "dcp-size", "pp-size")
 _DSA_BACKENDS = ("dsa-prefill-backend", "dsa-decode-backend")
 
@@ -121,27 +129,30 @@ LAYOUT_RULES: tuple[Rule, ...] = (
          "it runs bfloat16 and the formats of ModelOpt only", "state another runner", _MOE),
     # Sparse attention (DSA)
     Rule("kv-cache-dtype", "rejected",
-         lambda s: s.sparse and s.text("kv-cache-dtype") not in ("auto", "bf16", "bfloat16", "fp8_e4m3"),
+         lambda s: s.sparse and not s.on_cpu and s.text("kv-cache-dtype") not in ("auto", "bf16", "bfloat16", "fp8_e4m3"),
          "sparse attention keeps KV in bfloat16 or fp8_e4m3", "state one of these", _OVERRIDES),
     Rule("kv-cache-dtype", "rejected",
          _is("kv-cache-dtype", "fp8_e4m3", lambda s: [s.text(name) for name in _DSA_BACKENDS].count("tilelang") == 1),
          "tilelang reads FP8 KV only when it is the backend of prefill and of decode", "state tilelang for both, or none",
          _OVERRIDES),
     Rule("page-size", "rejected",
-         lambda s: s.sparse and s.model is not None and s.size("page-size") % (s.model.index_kpool or 1) != 0,
+         lambda s: s.sparse and not s.on_cpu and s.model is not None and s.size("page-size") % (s.model.index_kpool or 1) != 0,
          "it must be a multiple of the indexer's key pool", "state a multiple of `index_kpool`", "mem_cache/memory_pool.py"),
     Rule("enable-dsa-cache-layer-split", "rejected",
-         lambda s: s.on("enable-dsa-cache-layer-split") and s.model is not None and not s.sparse,
-         "the model has no sparse attention", "take it away", "arg_groups/model_hook.py"),
+         lambda s: s.on("enable-dsa-cache-layer-split") and s.model is not None and not (s.sparse and not s.on_cpu),
+         "the model has no sparse attention, or is served without it", "take it away", "arg_groups/model_hook.py"),
     *(Rule(name, "rejected", _is(name, "triton", lambda s: not s.on_cpu), "it is for ROCm only",
            "state tilelang or flashmla_kv on Hopper, trtllm on Blackwell", _OVERRIDES) for name in _DSA_BACKENDS),
     *(Rule(name, "doubtful", _is(name, "trtllm", lambda s: (s.gpu or "").startswith("h")),
            "SGLang itself chooses it on Blackwell only", "state tilelang or flashmla_kv", _OVERRIDES)
       for name in _DSA_BACKENDS),
     # What a machine without a GPU lacks
-    Rule("device", "rejected", lambda s: s.on_cpu and s.sparse,
-         "sparse attention (DSA) needs CUDA, and the checkpoint's `index_*` keys ask for it",
-         "serve a checkpoint without these keys: dense attention selects the same up to `index_topk` tokens", _CPU),
+    Rule("device", "doubtful", lambda s: s.on_cpu and s.sparse and not s.on("encoder-only"),
+         "the checkpoint's `index_topk` asks for sparse attention (DSA), which needs CUDA: dense attention is served in its "
+         "place, the same up to `index_topk` tokens", "look at the indexer on a GPU", _DENSE),
+    *(Rule("context-length", "rejected", lambda s: s.on_cpu and _beyond_the_indexer(s),
+           "sparse attention is served dense on a CPU, and answers beyond `index_topk` tokens would not be the model's",
+           "state `index_topk` tokens or fewer", _DENSE, absent=absent) for absent in (False, True)),
     Rule("quantization", "rejected", lambda s: s.on_cpu and s.text("quantization") in ("fp8", "w8a8_fp8"),
          "its CPU kernels need AMX and a library that no wheel carries", "serve in w8a8_int8 or without it on CPU", _CPU),
     Rule("kv-cache-dtype", "rejected",

@@ -28,10 +28,14 @@ class File(_Told):
 
 
 class Account(_Told):
-    """Of one model: keys of the checkpoint that went nowhere, parameters that nothing was written to."""
+    """Of one model: keys of the checkpoint that went nowhere, parameters that nothing was written to.
+
+    `left_out`: keys that what we put into the engine has no use for, by what it computes instead.
+    """
 
     unused: tuple[str, ...]
     unfilled: tuple[str, ...]
+    left_out: dict[str, tuple[str, ...]] = {}
 
 
 class Report(_Told):
@@ -72,6 +76,11 @@ class Witness:
             raise Broken(
                 f"an engine process left no readable report in `{self.folder}`: {error}", "run it again"
             ) from error
+
+    def departures(self) -> tuple[str, ...]:
+        """What the processes compute otherwise than their model says, because of what we put into the engine."""
+        accounts = [account for report in self.reports() for account in report.weights or ()]
+        return tuple(sorted({label for account in accounts for label in account.left_out}))
 
     def calls(self) -> dict[str, Calls]:
         """Every function that is counted; 0 where it was never called or never there."""

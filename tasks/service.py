@@ -119,7 +119,13 @@ def _compare(
             check_weights(server.name, server.witness, several_roles=len(server.parts) > 1)
         resolved = {arm: {part.role: resolved_by(part) for part in servers[arm].parts} for arm in Arm}
         served, ours = servers[Arm.INCUMBENT].checkpoint.digest, resolved[Arm.INCUMBENT]
-        observed.facts = environment(arms.incumbent, arms.scenario, served, ours.get("server") or ours["prefill"])
+        observed.facts = environment(
+            arms.incumbent,
+            arms.scenario,
+            served,
+            ours.get("server") or ours["prefill"],
+            servers[Arm.INCUMBENT].witness.departures(),
+        )
         proof = prove(arms, servers, resolved, observed.run.folder / "arms.json")
         observed.engagement, observed.fault = proof.engagement, proof.fault
         _say_engaged(proof.engagement)

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from serving.engine_env import REPOSITORY, engine
@@ -14,9 +14,16 @@ EVALUATOR = (REPOSITORY / "serving", *sorted(Path(__file__).parent.glob("service
 
 
 def environment(
-    stack: StackSpec, scenario: Scenario, checkpoint_digest: str | None, resolved: Mapping[str, object]
+    stack: StackSpec,
+    scenario: Scenario,
+    checkpoint_digest: str | None,
+    resolved: Mapping[str, object],
+    departures: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Facts as text. `resolved`: the incumbent's arguments as its server reports them, empty if it never ran."""
+    """Facts as text. `resolved`: the incumbent's arguments as its server reports them, empty if it never ran.
+
+    `departures`: what its processes compute otherwise than the model says.
+    """
     return {
         **engine().versions,
         "cpu": _cpu_model(),
@@ -31,6 +38,7 @@ def environment(
         "simulated_acceptance": ",".join(sorted(k for k in os.environ if k.startswith("SGLANG_SIMULATE_ACC")))
         or "none",
         "device": str(resolved.get("device", "not read")),
+        "departures": (", ".join(departures) or "none") if resolved else "not read",
     }
 
 

@@ -8,6 +8,7 @@ import functools
 import importlib
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 
 def put(name: str, home: str, as_name: str = "", was_there: bool = True) -> Callable[[ModuleType], None]:
@@ -27,7 +28,21 @@ def absorbed_mla(module: ModuleType) -> None:
     module.AttentionBackendRegistry.register("torch_native", module._dispatch_mla_subtype)
 
 
-def check(module: ModuleType, name: str, was_there: bool) -> None:
+def limited_experts(module: ModuleType) -> None:
+    """SGLang's CPU path of W8A8 experts gives its kernel no SwiGLU limit."""
+    check(module, "W8A8Int8MoEMethod", was_there=True)
+    check(module.MoeRunnerConfig, "swiglu_limit", was_there=True)
+    module.W8A8Int8MoEMethod.apply = importlib.import_module("sgl_kernel.w8a8").apply_experts
+
+
+def dense_attention(module: ModuleType) -> None:
+    """Kernels of sparse attention (DSA) need CUDA."""
+    for name in ("is_deepseek_dsa", "ModelConfig"):
+        check(module, name, was_there=True)
+    importlib.import_module("dense_attention").serve_dense(module)
+
+
+def check(module: Any, name: str, was_there: bool) -> None:
     if hasattr(module, name) != was_there:
         raise SystemExit(
             f"serving/cpu: `{module.__name__}` {'has no' if was_there else 'already has a'} `{name}`\n"
@@ -47,7 +62,12 @@ AFTER_IMPORT: dict[str, tuple[Callable[[ModuleType], None], ...]] = {
     ),
     "sglang.kernels.ops.attention.fla.fused_norm_gate": (put("rms_norm_gated", "sgl_kernel.pointwise"),),
     "sglang.kernels.ops.activation.silu_and_mul_clamp": (put("silu_and_mul_clamp", "sgl_kernel.pointwise"),),
-    "sglang.srt.layers.quantization.w8a8_int8": (put("_is_cpu_arm64", "sgl_kernel.w8a8", "UNPACKED_WEIGHTS"),),
+    "sglang.srt.layers.quantization.w8a8_int8": (
+        put("_is_cpu_arm64", "sgl_kernel.w8a8", "UNPACKED_WEIGHTS"),
+        limited_experts,
+    ),
+    "sglang.srt.configs.model_config": (dense_attention,),
+    "sglang.srt.model_loader.loader": (given("left_out", "dense_attention"),),
     "sglang.srt.models.deepseek_common.attention_backend_handler": (absorbed_mla,),
     "sglang.srt.disaggregation.prefill": (put("torch", "host_torch", "TORCH"),),
     "sglang.srt.disaggregation.encoder.server": (put("torch", "host_torch", "TORCH"),),

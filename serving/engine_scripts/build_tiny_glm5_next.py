@@ -4,10 +4,12 @@
 
 Deterministic: the same parameters give the same bytes on every run. No network, no file read from outside.
 
-The layers are those of GLM-5.3-Flash (KDA, MLA, mHC, MoE, vision), but without the DSA indexer, whose kernels need CUDA:
-dense MLA selects the same tokens as long as the context is not longer than `index_topk`. So `config.json`, which SGLang
-reads, has no `index_*` key, and `reference/config.json`, which transformers reads, has them with an `index_topk` as long as
-the longest context.
+The layers are those of GLM-5.3-Flash (KDA, MLA, mHC, MoE, vision). `reference/config.json` is for transformers.
+
+With an `index_topk` among the parameters of `text` both configurations ask for sparse attention (DSA), and the indexer has
+its weights. Without one `config.json`, which SGLang reads, has no `index_*` key and the indexer no weights; dense attention
+selects the same tokens, since transformers, which always has an indexer, is given an `index_topk` as long as the longest
+context. With "w8a8" the linear layers of the language part are in INT8.
 """
 
 import json
@@ -22,6 +24,7 @@ from transformers.models.glm5_next.video_processing_glm5_next import Glm5NextVid
 
 sys.path.insert(0, str(Path(__file__).parent))  # with -P a script's folder is not on the path
 from tiny_tokenizer import tokenizer
+from tiny_w8a8 import quantise
 
 IMAGE, VIDEO = (
     ("<|begin_of_image|>", "<|end_of_image|>", "<|image|>"),
@@ -45,6 +48,10 @@ def configuration(text: dict[str, int], vision: dict[str, int]) -> configuration
     ids = {token: i for i, token in enumerate(SPECIAL)}
     return configuration_glm5_next.Glm5NextConfig(
         text_config={
+            "index_topk": text["max_position_embeddings"],
+            "index_head_dim": 32,
+            "index_n_heads": 4,
+            "index_kpool": 4,
             **text,
             "mlp_layer_types": ["dense" if i < dense else "sparse" for i in range(layers)],
             "layer_types": ["indexed_attention" if i % 4 == 3 else "linear_attention" for i in range(layers)],
@@ -53,10 +60,6 @@ def configuration(text: dict[str, int], vision: dict[str, int]) -> configuration
             "swiglu_limit": 10.0,
             "routed_scaling_factor": 1.0,
             "rms_norm_eps": 1e-5,
-            "index_topk": text["max_position_embeddings"],
-            "index_head_dim": 32,
-            "index_n_heads": 4,
-            "index_kpool": 4,
             "eos_token_id": 0,
             "pad_token_id": 0,
         },
@@ -70,10 +73,10 @@ def configuration(text: dict[str, int], vision: dict[str, int]) -> configuration
     )
 
 
-def write_model(config: configuration_glm5_next.Glm5NextConfig, seed: int, folder: Path) -> None:
+def write_model(config: configuration_glm5_next.Glm5NextConfig, seed: int, sparse: bool, folder: Path) -> None:
     """Weights are normal(0, 0.05) in bfloat16; norms, biases and gates are what transformers gives them, and as much noise.
 
-    Without the weights of the indexer.
+    The weights of the indexer are drawn in any case, so that all others are the same, and kept if `sparse`.
     """
     torch.manual_seed(seed)
     model = modeling_glm5_next.Glm5NextForConditionalGeneration(config).to(torch.bfloat16)
@@ -82,15 +85,17 @@ def write_model(config: configuration_glm5_next.Glm5NextConfig, seed: int, folde
             noise = torch.randn_like(parameter) * 0.05
             parameter.copy_(noise if parameter.dim() > 1 else parameter + noise)
     model.save_pretrained(folder)
+    if sparse:
+        return
     weights = folder / "model.safetensors"
     kept = {name: tensor for name, tensor in load_file(weights).items() if ".indexer." not in name}
     save_file(kept, weights, metadata={"format": "pt"})
 
 
-def split_configuration(folder: Path) -> None:
-    """`config.json` for SGLang: mHC spelled out, whose default is off there, and no indexer. The whole one for transformers."""
+def split_configuration(folder: Path, sparse: bool) -> None:
+    """`config.json` for SGLang: mHC spelled out, whose default is off there, the indexer only if `sparse`."""
     whole = json.loads((folder / "config.json").read_text())
-    text = {name: value for name, value in whole["text_config"].items() if not name.startswith("index")}
+    text = {name: value for name, value in whole["text_config"].items() if sparse or not name.startswith("index")}
     (folder / "reference").mkdir()
     (folder / "reference" / "config.json").write_text(json.dumps(whole, indent=1, sort_keys=True))
     served = {**whole, "text_config": {**text, "mhc": True}}
@@ -99,8 +104,11 @@ def split_configuration(folder: Path) -> None:
 
 if __name__ == "__main__":
     target, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
+    has_indexer = "index_topk" in asked["text"]
     tokenizer(asked["text"]["vocab_size"], SPECIAL, CHAT_TEMPLATE).save_pretrained(target)
-    write_model(configuration(asked["text"], asked["vision"]), asked["seed"], target)
-    split_configuration(target)
+    write_model(configuration(asked["text"], asked["vision"]), asked["seed"], has_indexer, target)
+    split_configuration(target, has_indexer)
+    if asked.get("w8a8"):
+        quantise(target)
     Glm5NextImageProcessor().save_pretrained(target)
     Glm5NextVideoProcessor().save_pretrained(target)

@@ -8,13 +8,17 @@ from safetensors.torch import load_file, save_file
 
 # Linear layers have two axes, and so have these, which stay as they are.
 KEPT = ("embed_tokens.weight", "lm_head.weight", ".mlp.gate.weight")
+VISION = "model.visual."
 
 
 def quantise(folder: Path) -> None:
-    """In place; `weight_scale` is [N, 1] in fp32, and the configuration says how the weights are to be read."""
+    """In place; `weight_scale` is [N, 1] in fp32, and the configuration says how the weights are to be read.
+
+    A vision part stays as it is.
+    """
     file, kept = folder / "model.safetensors", {}
     for name, tensor in load_file(file).items():
-        if tensor.dim() != 2 or not name.endswith(".weight") or name.endswith(KEPT):
+        if tensor.dim() != 2 or not name.endswith(".weight") or name.endswith(KEPT) or name.startswith(VISION):
             kept[name] = tensor
             continue
         scale = tensor.float().abs().amax(1, keepdim=True).clamp_min(1e-10) / 127
@@ -23,4 +27,6 @@ def quantise(folder: Path) -> None:
     save_file(kept, file, metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "w8a8_int8", "is_dynamic": True}
+    if any(name.startswith(VISION) for name in kept):
+        config["quantization_config"]["ignore"] = ["re:visual\\..*"]
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))

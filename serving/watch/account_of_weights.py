@@ -17,17 +17,27 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+LeftOut = Callable[[torch.nn.Module, list[str]], dict[str, list[str]]]
 
-def account_for(loader: ModuleType, tell: Callable[[dict[str, list[str]]], None]) -> None:
-    """Makes the default loader tell `{"unused": keys, "unfilled": parameters}` after each model that it loads."""
+
+def account_for(loader: ModuleType, tell: Callable[[dict[str, Any]], None]) -> None:
+    """Makes the default loader tell `{"unused": keys, "unfilled": parameters, "left_out": ...}` after each model that it loads.
+
+    Whoever has put other code into the engine may leave keys out on purpose, and say so by a function `left_out` of the
+    model and the unused keys in `loader`: its answer holds them under labels, and they do not count as unused.
+    """
     load = loader.DefaultModelLoader.load_weights_only
+    on_purpose: LeftOut = getattr(loader, "left_out", lambda model, unused: {})
 
     @functools.wraps(load)
     def accounted(model: torch.nn.Module, weights: Iterator[tuple[str, torch.Tensor]], device: torch.device) -> None:
         account = Account()
         with account.watching():
             load(model, account.noting(weights), device)
-        tell(account.of(model))
+        told = account.of(model)
+        left_out = on_purpose(model, told["unused"])
+        unused = sorted({*told["unused"]}.difference(*left_out.values()))
+        tell({**told, "unused": unused, "left_out": left_out})
 
     loader.DefaultModelLoader.load_weights_only = staticmethod(accounted)
 

@@ -45,7 +45,7 @@ def tell_file(module: ModuleType) -> None:
     tell()
 
 
-def tell_weights(account: dict[str, list[str]]) -> None:
+def tell_weights(account: dict[str, Any]) -> None:
     told["weights"] = [*(told["weights"] or []), account]
     tell()
 

@@ -18,7 +18,7 @@ accounting = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(accounting)
 
 Weights = Iterable[tuple[str, torch.Tensor]]
-WHOLE = {"unused": [], "unfilled": []}
+WHOLE = {"unused": [], "unfilled": [], "left_out": {}}
 
 
 class Model(torch.nn.Module):
@@ -57,15 +57,17 @@ def without(*left_out: str) -> Callable[[Any, Weights], None]:
     return lambda model, weights: plain(model, [pair for pair in weights if pair[0] not in left_out])
 
 
-def account(load: Callable[[Any, Weights], None], checkpoint: dict[str, torch.Tensor]) -> dict[str, list[str]]:
-    told: list[dict[str, list[str]]] = []
+def account(
+    load: Callable[[Any, Weights], None], checkpoint: dict[str, torch.Tensor], **put_into_loader: Any
+) -> dict[str, Any]:
+    told: list[dict[str, Any]] = []
 
     class Loader:
         @staticmethod
         def load_weights_only(model: Any, weights: Iterator[tuple[str, torch.Tensor]], device: object) -> None:
             load(model, weights)
 
-    loader = SimpleNamespace(DefaultModelLoader=Loader)
+    loader = SimpleNamespace(DefaultModelLoader=Loader, **put_into_loader)
     accounting.account_for(loader, told.append)
     loader.DefaultModelLoader.load_weights_only(Model(), iter(checkpoint.items()), None)
     (found,) = told
@@ -78,16 +80,16 @@ def test_a_checkpoint_that_is_loaded_whole_leaves_nothing_to_tell(load: Callable
 
 
 def test_a_skipped_key_and_the_parameter_that_it_leaves_empty_are_told() -> None:
-    assert account(without("norm"), CHECKPOINT) == {"unused": ["norm"], "unfilled": ["norm"]}
+    assert account(without("norm"), CHECKPOINT) == WHOLE | {"unused": ["norm"], "unfilled": ["norm"]}
 
 
 def test_a_parameter_that_is_filled_by_half_is_not_filled() -> None:
-    assert account(without("k"), CHECKPOINT) == {"unused": ["k"], "unfilled": ["merged"]}
+    assert account(without("k"), CHECKPOINT) == WHOLE | {"unused": ["k"], "unfilled": ["merged"]}
 
 
 def test_a_layer_that_the_checkpoint_lacks_is_told_although_every_key_was_used() -> None:
     """What a wrong pattern of dense and sparse layers looks like: uninitialised memory is served."""
-    assert account(plain, {"q": CHECKPOINT["q"], "norm": CHECKPOINT["norm"]}) == {"unused": [], "unfilled": ["merged"]}
+    assert account(plain, {"q": CHECKPOINT["q"], "norm": CHECKPOINT["norm"]}) == WHOLE | {"unfilled": ["merged"]}
 
 
 def test_keys_that_lie_in_one_storage_are_told_apart() -> None:
@@ -96,3 +98,13 @@ def test_keys_that_lie_in_one_storage_are_told_apart() -> None:
     shared = {"q": whole[:2], "k": whole[2:], "norm": CHECKPOINT["norm"]}
     assert account(plain, shared) == WHOLE
     assert account(without("q"), shared)["unused"] == ["q"]
+
+
+def test_keys_that_are_left_out_on_purpose_stand_under_what_is_computed_instead_and_no_others_do() -> None:
+    left_out = lambda model, unused: {"another norm": [key for key in unused if key == "norm"]}  # noqa: E731
+    assert account(without("norm"), CHECKPOINT, left_out=left_out) == {
+        "unused": [],
+        "unfilled": ["norm"],
+        "left_out": {"another norm": ["norm"]},
+    }
+    assert account(without("q"), CHECKPOINT, left_out=left_out)["unused"] == ["q"]

@@ -21,6 +21,7 @@ FLASH = ModelFacts(
         "n_routed_experts": 288,
         "index_topk": 2048,
         "index_kpool": 4,
+        "max_position_embeddings": 1048576,
         "linear_lower_bound": -5.0,
     },
 )
@@ -216,7 +217,9 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
     ({"dsa-decode-backend": "triton"}, "dsa-decode-backend", "rejected", "ROCm"),
     ({"dsa-prefill-backend": "trtllm"}, "dsa-prefill-backend", "doubtful", "Blackwell"),
     ({"dsa-decode-backend": "trtllm"}, "dsa-decode-backend", "doubtful", "Blackwell"),
-    (CPU, "device", "rejected", "index_*"),
+    (CPU, "device", "doubtful", "dense attention is served in its place"),
+    (CPU, "context-length", "rejected", "no `context-length`"),
+    (CPU | {"context-length": 2049}, "context-length", "rejected", "given `2049`"),
     (CPU | {"quantization": "fp8"}, "quantization", "rejected", "AMX"),
     (CPU | DEEPEP, "moe-a2a-backend", "rejected", "needs GPUs"),
     (CPU | {"attention-backend": "fa3"}, "attention-backend", "rejected", "no CPU kernels"),
@@ -270,6 +273,17 @@ def test_replayssm_does_nothing_for_a_model_without_linear_attention() -> None:
 
 def test_w8a8_is_served_on_a_cpu_by_our_own_kernels() -> None:
     assert list(clashes(Setting(CPU | {"quantization": "w8a8_int8"}))) == []
+
+
+@pytest.mark.parametrize("tokens", [2048, 100])
+def test_a_context_that_the_indexer_selects_whole_is_only_said_to_be_served_dense(tokens: int) -> None:
+    (clash,) = clashes(Setting(CPU | {"context-length": tokens}, model=FLASH))
+    assert (clash.option, clash.effect) == ("device", "doubtful")
+
+
+def test_encode_and_a_model_without_sparse_attention_may_have_any_context_on_a_cpu() -> None:
+    assert list(clashes(Setting(CPU | {"encoder-only": True}, model=FLASH))) == []
+    assert list(clashes(Setting(CPU, model=DENSE))) == []
 
 
 def test_without_a_model_only_the_options_are_judged() -> None:

@@ -4,7 +4,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -227,18 +227,57 @@ def test_the_w8a8_layer_agrees_with_exact_sums_in_fp64(dtype: torch.dtype) -> No
     torch.testing.assert_close(out.double(), expected, atol=limit * expected.abs().max().item(), rtol=limit)
 
 
-def test_w8a8_experts_agree_with_fp64_and_refuse_another_format() -> None:
-    x, (w13, s13), (w2, s2) = random(6, 32, seed=1), int8_weights(4, 32, 32, seed=2), int8_weights(4, 32, 16, seed=4)
-    ids, weights = torch.tensor([[0, 2], [1, 3], [2, 0], [3, 3], [0, 1], [2, 1]]), random(6, 2, seed=6).abs()
-    kernel = loaded(KERNELS / "w8a8.py").fused_experts_cpu
-    nothing = (None,) * 7
-    out = kernel(x, w13, w2, weights, ids, False, 1, s13, s2, *nothing, True, "silu")
-    expected = torch.zeros(6, 32, dtype=torch.float64)
+# Inputs, and the sizes that they are drawn with: the limit is one that half of the channels reach.
+X, (W13, S13), (W2, S2) = random(6, 32, seed=1), int8_weights(4, 32, 32, seed=2), int8_weights(4, 32, 16, seed=4)
+IDS, WEIGHTS = torch.tensor([[0, 2], [1, 3], [2, 0], [3, 3], [0, 1], [2, 1]]), random(6, 2, seed=6).abs()
+LIMIT = 0.5
+
+
+def by_quantised_experts(limit: float | None) -> torch.Tensor:
+    """Quantise, multiply, rescale in fp64, one token and one expert after the other."""
+    out = torch.zeros(6, 32, dtype=torch.float64)
     for token in range(6):
-        for expert, weight in zip(ids[token].tolist(), weights[token].double(), strict=True):
-            gate, up = (dequantised(x[token][None]) @ (w13[expert].double() * s13[expert].double()).T).chunk(2, dim=-1)
+        for expert, weight in zip(IDS[token].tolist(), WEIGHTS[token].double(), strict=True):
+            gate, up = (dequantised(X[token][None]) @ (W13[expert].double() * S13[expert].double()).T).chunk(2, dim=-1)
+            if limit is not None:
+                gate, up = torch.minimum(gate, torch.tensor(limit)), up.clip(-limit, limit)
             inner = gate / (1 + torch.exp(-gate)) * up
-            expected[token] += weight * (dequantised(inner) @ (w2[expert].double() * s2[expert].double()).T)[0]
-    torch.testing.assert_close(out.double(), expected, atol=1e-4 * expected.abs().max().item(), rtol=1e-4)
+            out[token] += weight * (dequantised(inner) @ (W2[expert].double() * S2[expert].double()).T)[0]
+    return out
+
+
+@pytest.mark.parametrize("limit", [None, LIMIT])
+def test_w8a8_experts_agree_with_exact_sums_in_fp64(limit: float | None) -> None:
+    """Sums are exact, so what is left is a few roundings to fp32 (6e-8 each)."""
+    out = loaded(KERNELS / "w8a8.py").experts(X, W13, W2, S13, S2, WEIGHTS, IDS, limit)
+    expected = by_quantised_experts(limit)
+    torch.testing.assert_close(out.double(), expected, atol=1e-6 * expected.abs().max().item(), rtol=1e-6)
+
+
+def test_w8a8_experts_that_leave_the_limit_of_swiglu_out_are_told_from_those_that_do_not() -> None:
+    expected = by_quantised_experts(LIMIT)
+    out = loaded(KERNELS / "w8a8.py").experts(X, W13, W2, S13, S2, WEIGHTS, IDS, None)
+    assert (out.double() - expected).abs().max() > 0.1 * expected.abs().max()
+
+
+def moe(**config: Any) -> SimpleNamespace:
+    usual = {
+        "activation": "silu",
+        "apply_router_weight_on_input": False,
+        "gemm1_alpha": None,
+        "gemm1_clamp_limit": None,
+    }
+    return SimpleNamespace(moe_runner_config=SimpleNamespace(**usual | config))
+
+
+def test_the_layer_of_experts_is_given_the_limit_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    combined = ModuleType("sglang.srt.layers.moe.token_dispatcher")
+    monkeypatch.setattr(combined, "StandardCombineInput", SimpleNamespace, raising=False)
+    monkeypatch.setitem(sys.modules, combined.__name__, combined)
+    layer = SimpleNamespace(w13_weight=W13, w2_weight=W2, w13_weight_scale=S13, w2_weight_scale=S2)
+    dispatched = SimpleNamespace(hidden_states=X, topk_output=(WEIGHTS, IDS, None))
+    kernels = loaded(KERNELS / "w8a8.py")
+    out = kernels.apply_experts(moe(swiglu_limit=LIMIT), layer, dispatched).hidden_states
+    assert torch.equal(out, kernels.experts(X, W13, W2, S13, S2, WEIGHTS, IDS, LIMIT))
     with pytest.raises(NotImplementedError, match="nothing more"):
-        kernel(x, w13, w2, weights, ids, False, 2, s13, s2, *nothing, True, "silu")
+        kernels.apply_experts(moe(swiglu_limit=None, gemm1_alpha=1.7), layer, dispatched)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -154,7 +155,7 @@ def test_the_start_file_that_was_first_on_the_path_still_runs(site: Path, tmp_pa
     assert python("import os; print(os.environ.get('RAN'))", site, [str(WATCH), str(tmp_path / "other")]) == "yes"
 
 
-def account(folder: Path, weights: list[dict[str, list[str]]] | None) -> Witness:
+def account(folder: Path, weights: Sequence[dict[str, object]] | None) -> Witness:
     folder.mkdir()
     report = {"pid": 1, "modules": {}, "counted": [], "uncounted": {}, "weights": weights}
     (folder / "1.json").write_text(json.dumps(report))
@@ -170,7 +171,7 @@ def account(folder: Path, weights: list[dict[str, list[str]]] | None) -> Witness
     ],
 )
 def test_weights_that_were_not_accounted_for_are_broken_with_their_names(
-    weights: list[dict[str, list[str]]] | None, said: str, tmp_path: Path
+    weights: list[dict[str, object]] | None, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(Broken, match=said):
         check_weights("server", account(tmp_path / "reports", weights))
@@ -178,3 +179,11 @@ def test_weights_that_were_not_accounted_for_are_broken_with_their_names(
 
 def test_weights_that_are_all_used_and_filled_say_nothing(tmp_path: Path) -> None:
     check_weights("server", account(tmp_path / "reports", [{"unused": [], "unfilled": []}]))
+
+
+def test_weights_that_are_left_out_on_purpose_say_what_is_computed_instead(tmp_path: Path) -> None:
+    whole = {"unused": [], "unfilled": []}
+    witness = account(tmp_path / "reports", [whole | {"left_out": {"dense attention": ["indexer.wk.weight"]}}])
+    check_weights("server", witness)
+    assert witness.departures() == ("dense attention",)
+    assert account(tmp_path / "others", [whole]).departures() == ()

@@ -130,7 +130,7 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
         "speculative.draft_tokens",
         "+ 1",
     ),
-    (H200, {"roles/server/arguments/device": "cpu"}, "roles.server.arguments.device", "DSA"),
+    (H200, {"roles/server/arguments/device": "cpu"}, "roles.server.arguments.context-length", "served dense"),
     (CPU, {"roles/decode/port": 31301}, "roles.decode.port", "also of the HTTP server of `prefill`"),
     (CPU, {"roles/prefill/bootstrap_port": 31303}, "roles.router.port", "bootstrap server of `prefill`"),
     (CPU, {"roles/router/prometheus_port": 31300}, "roles.router.prometheus_port", "HTTP server of `encode`"),
@@ -231,6 +231,21 @@ def test_a_checkpoint_that_sglang_and_transformers_read_differently_is_refused(
         (checkpoint / "model.safetensors.index.json").write_text(json.dumps(index))
     clean = faults(CPU, {"model": str(checkpoint)}, tmp_path)
     assert [fault for fault in clean if fault.field == "model" and words in fault.message], clean
+
+
+DSA = "tiny-glm53-dsa-cpu"
+
+
+def test_sparse_attention_that_a_cpu_serves_dense_is_a_warning_that_says_so(tmp_path: Path) -> None:
+    (said,) = faults(DSA, {}, tmp_path)
+    assert (said.field, said.severity) == ("roles.server.arguments.device", "warning")
+    assert "dense attention is served in its place" in said.message
+
+
+@pytest.mark.parametrize("tokens", [129, ABSENT])
+def test_a_context_longer_than_its_indexer_selects_is_an_error_on_a_cpu(tokens: object, tmp_path: Path) -> None:
+    found = faults(DSA, {"roles/server/arguments/context-length": tokens}, tmp_path)
+    assert [fault.field for fault in found if fault.severity == "error"] == ["roles.server.arguments.context-length"]
 
 
 def test_8_bit_kv_without_scales_and_bundled_tokens_are_warnings(tmp_path: Path) -> None:

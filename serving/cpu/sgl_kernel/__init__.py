@@ -3,7 +3,7 @@
 import torch
 from absent_names import AbsentSubmodules, absent, absent_attributes
 
-from sgl_kernel.w8a8 import fused_experts_cpu, int8_scaled_mm_with_quant
+from sgl_kernel.w8a8 import int8_scaled_mm_with_quant
 
 __version__ = "0.0+infra.agent"
 
@@ -27,13 +27,13 @@ _library.define("init_cpu_threads_env(str cpu_ids) -> str")
 _library.impl("init_cpu_threads_env", _init_cpu_threads_env, "CompositeExplicitAutograd")
 
 torch.ops.sgl_kernel.int8_scaled_mm_with_quant = int8_scaled_mm_with_quant
-torch.ops.sgl_kernel.fused_experts_cpu = fused_experts_cpu
 
-# Operators of other models, which modules on the way to ours look up when they are imported.
+# Operators of other models and formats, some of which modules on the way to ours look up when they are imported.
 LOOKED_UP = (
     "fused_gdn_gating_cpu", "fused_qk_gemma_rmsnorm_cpu", "fused_qk_gemma_rmsnorm_with_gate_cpu",
     "fused_qkvzba_split_reshape_cat_contiguous_cpu", "fused_sigmoid_gating_delta_rule_update_cpu",
     "fused_sigmoid_mul_cpu",
+    "fused_experts_cpu",
 )  # fmt: skip
 for _name in LOOKED_UP:
     setattr(torch.ops.sgl_kernel, _name, absent(f"torch.ops.sgl_kernel.{_name}"))

@@ -4,6 +4,8 @@ SGLang's CPU path wants AMX or an Arm for it, and a kernel from its library. The
 in fp32 and rounded once to the type of the activations.
 """
 
+from typing import Any
+
 import torch
 from torch.nn.functional import silu
 
@@ -11,7 +13,6 @@ Tensor = torch.Tensor
 
 # SGLang takes the way that hands plain, unpacked weights to the operators below when it believes to be on an Arm.
 UNPACKED_WEIGHTS = True
-INT8_W8A8 = 1
 
 
 def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -31,26 +32,39 @@ def int8_scaled_mm_with_quant(
     return whole.to(out_dtype).reshape(*x.shape[:-1], weight.shape[0])
 
 
-def fused_experts_cpu(
-    x: Tensor, w13: Tensor, w2: Tensor, topk_weights: Tensor, topk_ids: Tensor, inplace: bool, method: int,
-    w13_scale: Tensor, w2_scale: Tensor, w13_zero: None, w2_zero: None, block_size: None, w13_bias: None, w2_bias: None,
-    alpha: None, limit: float | None, is_vnni: bool, activation: str,
+def experts(
+    x: Tensor, w13: Tensor, w2: Tensor, w13_scale: Tensor, w2_scale: Tensor, weights: Tensor, ids: Tensor,
+    limit: float | None,
 ) -> Tensor:  # fmt: skip
-    """x: [tokens, H]; w13: [experts, 2 I, H], gate and up; w2: [experts, H, I]; topk_*: [tokens, k]. Gives [tokens, H].
+    """x: [tokens, H]; w13: [experts, 2 I, H], gate and up; w2: [experts, H, I]; weights, ids: [tokens, k]. Gives [tokens, H].
 
-    SGLang 0.5.23 gives no `limit` here, so a SwiGLU limit of the model is not applied. Raises NotImplementedError for
-    anything but W8A8 with SiLU.
+    With a SwiGLU `limit` the gate is cut above it, and the other branch on both sides.
     """
-    unknown = (w13_zero, w2_zero, block_size, w13_bias, w2_bias, alpha, limit)
-    if int(method) != INT8_W8A8 or activation != "silu" or inplace or any(value is not None for value in unknown):
-        raise NotImplementedError(
-            "`fused_experts_cpu` of serving/cpu does W8A8 with scales per channel and SiLU, nothing more"
-        )
     out = torch.zeros(x.shape, dtype=torch.float32)
-    for expert in topk_ids.unique().tolist():
-        token, place = (topk_ids == expert).nonzero(as_tuple=True)
-        gate, up = int8_scaled_mm_with_quant(x[token], w13[expert], w13_scale[expert], None, x.dtype).chunk(2, dim=-1)
-        inner = (silu(gate.float()) * up.float()).to(x.dtype)
+    for expert in ids.unique().tolist():
+        token, place = (ids == expert).nonzero(as_tuple=True)
+        gate_up = int8_scaled_mm_with_quant(x[token], w13[expert], w13_scale[expert], None, x.dtype)
+        gate, up = gate_up.float().chunk(2, dim=-1)
+        if limit is not None:
+            gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+        inner = (silu(gate) * up).to(x.dtype)
         answer = int8_scaled_mm_with_quant(inner, w2[expert], w2_scale[expert], None, torch.float32)
-        out.index_add_(0, token, answer * topk_weights[token, place, None].float())
+        out.index_add_(0, token, answer * weights[token, place, None].float())
     return out.to(x.dtype)
+
+
+def apply_experts(method: Any, layer: Any, dispatch_output: Any) -> Any:
+    """In the place of `W8A8Int8MoEMethod.apply`, which on a CPU leaves the model's SwiGLU limit out.
+
+    Raises NotImplementedError for another activation than SiLU, and for weights of the router on the input.
+    """
+    from sglang.srt.layers.moe.token_dispatcher import StandardCombineInput
+
+    config = method.moe_runner_config
+    others = (config.gemm1_alpha, config.gemm1_clamp_limit)
+    if config.activation != "silu" or config.apply_router_weight_on_input or any(one is not None for one in others):
+        raise NotImplementedError("W8A8 experts of serving/cpu do SiLU with or without a SwiGLU limit, nothing more")
+    weights, ids, _ = dispatch_output.topk_output
+    of_layer = (layer.w13_weight, layer.w2_weight, layer.w13_weight_scale, layer.w2_weight_scale)
+    out = experts(dispatch_output.hidden_states, *of_layer, weights, ids, config.swiglu_limit)
+    return StandardCombineInput(hidden_states=out)
