@@ -88,9 +88,11 @@ def stack_down(stack: Path) -> None:
 def stack_reap() -> None:
     """End what killed runs have left: only what they wrote down, and never a stack that `up` started."""
     from serving.remains import reap
+    from serving.scratch import remove_left_over
 
-    found = reap()
-    click.echo("\n".join(f"ended what was left of stack `{name}`" for name in found) or "nothing was left")
+    said = [f"ended what was left of stack `{name}`" for name in reap()]
+    said += [f"removed {folder}" for folder in remove_left_over()]
+    click.echo("\n".join(said) or "nothing was left")
 
 
 COMMANDS = (stack_up, stack_status, stack_down, stack_reap)

@@ -169,6 +169,8 @@ def bring_up(
         spec.ready_timeout_s - time.monotonic() + begun,
         note.write,
     )
+    for process in started.values():
+        process.observe()  # the first request may have made files in shared memory
     note.ready_s = time.monotonic() - begun
     note.write()
     log.info("%s: ready after %.0f s, at %s", spec.name, note.ready_s, entry)

@@ -61,6 +61,15 @@ PROCESSES = {
     "process_rss_gb": Observable("GB", "down"),
     "process_threads": Observable("1", "down"),
 }
+# Of the GPUs under the processes of each role (serving/nvml.py), named as those: `held_back` is by heat or a power brake.
+DEVICES = {
+    "gpu_memory_gb": Observable("GB", "down"),
+    "gpu_utilisation_pct": Observable("%", "up"),
+    "gpu_power_w": Observable("W", "down"),
+    "gpu_temperature_c": Observable("°C", "down"),
+    "gpu_power_capped_pct": Observable("%", "down"),
+    "gpu_held_back_pct": Observable("%", "down"),
+}
 
 # Whether the block can be trusted: cache hits, and a client or a machine too busy to measure.
 CONTEXT = {
@@ -80,4 +89,4 @@ CODE = {
     "code_share_pct": Observable("%", "down"),
 }
 
-OBSERVABLES = {**CLIENT, **SERVER, **RATES, **PROCESSES, **CONTEXT, **CODE}
+OBSERVABLES = {**CLIENT, **SERVER, **RATES, **PROCESSES, **DEVICES, **CONTEXT, **CODE}

@@ -16,6 +16,7 @@ from tasks.static_table import WORK, Table
 INC, CAN = Arm.INCUMBENT, Arm.CANDIDATE
 REPEATED = "repetitions"
 SHARE = "kernel_share_pct"
+HELD_BACK = "gpu_held_back_pct"
 FEW_PAGES_PCT, SMALL_SHARE_PCT, MOVED_PCT = 20.0, 5.0, 5.0
 
 
@@ -144,6 +145,20 @@ def starved_transfer(evidence: Evidence) -> list[Finding]:
     ]
 
 
+def held_back_clocks(evidence: Evidence) -> list[Finding]:
+    """Heat or a power brake took clocks away from the GPUs of a role: its times are those of a GPU that was slowed down."""
+    found = []
+    for name in dict.fromkeys(b.observable for b in evidence.blocks if b.observable.endswith(f".{HELD_BACK}")):
+        before, after = (mean_of(evidence.blocks, name, arm) for arm in (INC, CAN))
+        if not before and not after:
+            continue
+        role = name.removesuffix(f".{HELD_BACK}")
+        implies = "heat or a power brake held the clocks back: times are not those of the GPU at its own speed"
+        ask = "cool the machine, look for `nvidia-smi -q -d PERFORMANCE`, and measure again"
+        found.append(_finding(LocusKind.INTERVAL, f"clocks of {role}", name, "%", before, after, implies, ask))
+    return found
+
+
 def small_share(evidence: Evidence) -> list[Finding]:
     """A kernel that takes little of a step cannot change the service much."""
     share = mean_of(evidence.blocks, SHARE, INC)
@@ -161,6 +176,7 @@ RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
     idle_multiprocessors,
     where_time_went,
     starved_transfer,
+    held_back_clocks,
     small_share,
 )
 

@@ -8,9 +8,9 @@ import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from serving.errors import Broken
+from serving.scratch import scratch
 from tasks.records import Record
 from tasks.toolchain import triton_tool
 
@@ -60,8 +60,8 @@ class Disassembly(Record):
 
 def disassemble(cubin: bytes) -> Disassembly:
     """Raises Unreadable, and Broken if a tool cannot run."""
-    with TemporaryDirectory(prefix="infra-agent-") as folder:
-        path = Path(folder, "kernel.cubin")
+    with scratch() as folder:
+        path = folder / "kernel.cubin"
         path.write_bytes(cubin)
         listing = _tool("nvdisasm", "--print-line-info-inline", path)
         usage = {name: int(count) for name, count in _RESOURCE.findall(_tool("cuobjdump", "-res-usage", path))}

@@ -5,7 +5,6 @@ that is thrown away.
 import re
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +13,7 @@ from serving.documents import read_document
 from serving.engine_env import engine
 from serving.errors import Broken
 from serving.home import located
+from serving.scratch import scratch
 from tasks.hypothesis_file import load_hypothesis
 from tasks.microbench import gpu
 from tasks.opening import admit
@@ -75,7 +75,7 @@ def run_golden(step: GoldenStep, say: Callable[[str], None]) -> GoldenResult:
     if lacking is not None:
         say(f"not run {step.name}: {lacking}")
         return GoldenResult(name=step.name, expected=step.outcome, given="not run", not_run=lacking)
-    with TemporaryDirectory(prefix="infra-agent-") as folder:
+    with scratch() as folder:
         ended = _run(located(step.hypothesis), f"file://{folder}/ledger")
     verdict = ended.verdict
     if verdict is None or (verdict.outcome is Outcome.BROKEN and step.outcome is not Outcome.BROKEN):

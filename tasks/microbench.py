@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import ValidationError
 
 from serving.errors import Broken
+from serving.scratch import scratch
 from tasks.build import BOTH, built_arms
 from tasks.compiled import Compiled
 from tasks.definition import Timing
@@ -100,14 +100,14 @@ def replay(asked: dict[Arm, Problem], compiled: dict[Arm, Compiled], seed: int) 
     """Time all arms on the GPU, each on the sizes that it asked for. Raises Broken."""
     request = request_of(asked, compiled, seed)
     nonce = request["nonce"]
-    with TemporaryDirectory(prefix="infra-agent-") as folder:
-        Path(folder, "request.json").write_text(json.dumps(request))
+    with scratch() as folder:
+        (folder / "request.json").write_text(json.dumps(request))
         try:
             done = subprocess.run(
                 [sys.executable, "-I", REPLAY, folder],
                 capture_output=True, text=True, timeout=TIMEOUT_S, check=False, stdin=subprocess.DEVNULL,
             )  # fmt: skip
-            result = Replayed.model_validate_json(Path(folder, "result.json").read_bytes())
+            result = Replayed.model_validate_json((folder / "result.json").read_bytes())
         except subprocess.TimeoutExpired as error:
             hint = "look at the GPU with nvidia-smi"
             raise Broken(f"the timing process did not end within {TIMEOUT_S:g} s", hint) from error

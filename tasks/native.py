@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import numpy as np
 
+from serving.scratch import scratch
 from tasks.ending import Limits, ending_of, limit_in
 from tasks.native_start import shared_memory, single_process, start_process
 from tasks.records import Record, digest
@@ -106,16 +106,16 @@ def native(source: NativeSource, calls: Sequence[list[dict[str, Any]]], limits: 
     """
     sandbox_mode()
     placed, size = layout(calls)
-    with TemporaryDirectory(prefix="infra-agent-") as folder, TemporaryFile() as log:
+    with scratch() as folder, TemporaryFile() as log:
         memory = shared_memory(size)
         shared = mmap.mmap(memory, size)  # goes with the last view of it
-        Path(folder, "candidate.py").write_text(source.source)
+        (folder / "candidate.py").write_text(source.source)
         if source.library is not None:
-            Path(folder, "candidate.cpp.so").write_bytes(source.library)
+            (folder / "candidate.cpp.so").write_bytes(source.library)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(READY_S)
         try:
-            process = start_process(Path(folder), theirs, memory, log, limits)
+            process = start_process(folder, theirs, memory, log, limits)
         finally:
             theirs.close()
             os.close(memory)

@@ -6,13 +6,13 @@ hypothesis file is: nothing that a person could not write gets through.
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import JsonValue
 
 from serving.documents import validate
 from serving.errors import BadInput
+from serving.scratch import scratch
 from tasks.answer import Answer, read_json
 from tasks.hypothesis_file import HypothesisFile, Part, Stated, hypothesis_of
 from tasks.one_line import one_line
@@ -153,8 +153,7 @@ def _hypothesis(written: JsonValue, subject: Subject, ids: Sequence[str], name: 
         if isinstance(subject, KernelSubject)
         else validate(written, StackProposal, name)
     )
-    with TemporaryDirectory(prefix="infra-agent-") as scratch:
-        folder = Path(scratch)
+    with scratch() as folder:
         document = {
             **_stated(proposal),
             **_what(proposal, subject, folder, name),

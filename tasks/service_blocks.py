@@ -14,6 +14,7 @@ from serving.jsonl import write_jsonl
 from serving.launch import Server
 from serving.layers import Client, Window, layers
 from serving.metrics import disagreement
+from serving.nvml import sampled
 from serving.observables import OBSERVABLES
 from serving.request_record import RequestRecord
 from serving.roles_seen import look_again, look_at, rates, texts, uses, window
@@ -46,7 +47,8 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     started_s = run.elapsed_s
     counted = server.witness.calls()
     before = look_at(server)
-    batch = send(server.base_url, scenario.traffic, number)
+    with sampled({part.name: part.process.alive() for part in server.parts}) as gpus:
+        batch = send(server.base_url, scenario.traffic, number)
     machine = Measured(psutil.cpu_percent())
     completed = [record for record in batch.records if record.completed]
     after = look_again(server, before, len(completed))
@@ -64,7 +66,8 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
         values = summarise([record for record in batch.records if record.class_name == part])
         found += _blocks(values, arm, scenario.name, order, started_s, part)
     for role, used in uses(server, before, after, batch.wall_s).items():
-        found += _blocks(used, arm, scenario.name, order, started_s, role)
+        of_gpus = gpus.told([part.name for part in server.parts if part.role == role])
+        found += _blocks({**used, **of_gpus}, arm, scenario.name, order, started_s, role)
     value = whole[scenario.primary].value
     shown = "unknown" if value is None else f"{value:.1f}"
     which = f"noise block {order}" if run.prefix else f"block {order}, {arm}"

@@ -6,11 +6,11 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from serving.scratch import scratch
 from tasks.ending import Ending, Limits, limit_in
 from tasks.sandbox import run_sandboxed
 
@@ -25,8 +25,8 @@ class UntrustedResult(Exception):
 @contextmanager
 def staged(files: dict[str, str | bytes], request: dict[str, Any]) -> Iterator["Stage"]:
     """A private folder with `files` and request.json, removed at the end."""
-    with TemporaryDirectory(prefix="infra-agent-") as folder:
-        stage = Stage(Path(folder), secrets.token_hex(16))
+    with scratch() as folder:
+        stage = Stage(folder, secrets.token_hex(16))
         for name, content in files.items():
             (stage.path / name).write_bytes(content.encode() if isinstance(content, str) else content)
         (stage.path / "request.json").write_text(json.dumps({**request, "nonce": stage.nonce}))

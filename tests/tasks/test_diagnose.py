@@ -40,6 +40,15 @@ def interval(estimate: float, low: float, high: float, observable: str = "e2e_me
     return Interval.model_validate({**fields, "estimate": estimate, "low": low, "high": high})
 
 
+def test_clocks_that_heat_held_back_are_a_finding_of_their_role_and_none_where_they_were_not_or_nobody_knows() -> None:
+    held = {INC: 0.0, CAN: 25.0}
+    cool = [block(arm, "prefill.gpu_held_back_pct", 0.0) for arm in Arm]
+    unknown = [block(arm, "encode.gpu_held_back_pct", None) for arm in Arm]
+    hot = [block(arm, "decode.gpu_held_back_pct", held[arm]) for arm in Arm]
+    (finding,) = rules.held_back_clocks(evidence(Rung.SERVICE, *cool, *unknown, *hot))
+    assert (finding.locus.name, finding.incumbent, finding.candidate) == ("clocks of decode", 0.0, 25.0)
+
+
 def test_lines_that_tiles_repeat_are_a_code_path_with_their_multiple() -> None:
     (finding,) = rules.repeated_work(static(repeated=(4.0, 1.0)))
     assert finding.locus.name == LINES

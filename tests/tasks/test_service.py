@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from examples import experiment
 from fake_engine import FakeEngine, listening
+from fake_nvml import fake_nvml
 from fake_stack import stack_file
 from fake_witness import told
 
@@ -20,6 +22,7 @@ from serving.engine_env import Engine
 from serving.errors import BadInput, Broken
 from serving.home import home
 from serving.launch import Part, Server
+from serving.nvml import sampled
 from serving.overlay import Overlay
 from serving.readiness import EngineEnded
 from serving.scenario import Scenario
@@ -496,6 +499,7 @@ def test_a_stack_of_several_roles_is_compared_on_ports_of_its_own_and_the_edit_i
     edit = StackEdit(roles={"decode": RoleEdit(environment={"OMP_NUM_THREADS": "2"})})
     hypothesis = setup.hypothesis().model_copy(update={"change": edit})
     monkeypatch.setattr("tasks.service.check_stack", lambda _: [])  # the options above are few
+    monkeypatch.setattr("tasks.service_blocks.sampled", partial(sampled, nvml=fake_nvml(driver_error=12)))
     evidence = measure_service(hypothesis, recall=known_noise)
     assert [(p.arm, p.what, p.seen) for p in evidence.engagement] == [
         (Arm.INCUMBENT, "decode.environment.OMP_NUM_THREADS", "absent"),
@@ -506,6 +510,8 @@ def test_a_stack_of_several_roles_is_compared_on_ports_of_its_own_and_the_edit_i
         for arm in Arm
     )
     assert ours == theirs == {f"{role}.process_threads" for role in ("encode", "prefill", "decode", "router")}
+    of_gpus = [b for b in evidence.blocks if b.observable == "decode.gpu_power_w"]
+    assert {(b.value, b.reason, b.unit, b.part) for b in of_gpus} == {(None, "no NVIDIA driver", "W", "decode")}
     assert None not in values(evidence, "ttft_mean_ms", Arm.CANDIDATE)
     assert set(values(evidence, "server_transfer_ms", Arm.CANDIDATE)) == {None}  # the fake router asks nobody
 
