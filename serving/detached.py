@@ -15,6 +15,7 @@ from serving.remains import reap
 from serving.signals import signals_held_back, terminated_as_exception
 from serving.stack import StackSpec, load_stack
 from serving.stack_record import ReplicaRecord, StackRecord, detached_file, folder, read
+from serving.witness import Witness, watched, weights_fault
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,9 @@ def up(spec: StackSpec) -> StackRecord:
             return found
         if not any(part.url is None for part in spec.roles.values()):
             raise BadInput(f"stack `{spec.name}` has only roles with a `url`", "there is nothing to start")
-        made = bring_up(spec, folder() / spec.name, teardown, detached_file(spec.name))
+        witness, variables = watched(folder() / spec.name)
+        made = bring_up(spec, folder() / spec.name, teardown, detached_file(spec.name), variables)
+        _say_of_weights(spec, witness)
         with signals_held_back():
             # Written first: what is killed from here on leaves a record that `down` can work with.
             made.note.owner = None
@@ -74,6 +77,13 @@ def named_by(argument: Path) -> str:
 def has_ended(replica: ReplicaRecord) -> bool:
     """Whether its leader is gone: it ends as its engine ends."""
     return still_there(replica.leader) is None
+
+
+def _say_of_weights(spec: StackSpec, witness: Witness) -> None:
+    """Only said, because it may be meant: a stack without speculation leaves the draft's layers in the checkpoint."""
+    here = all(part.url is None for part in spec.roles.values())
+    if here and (fault := weights_fault(spec.name, witness, several_roles=len(spec.roles) > 1)) is not None:
+        log.warning("%s; answers may be wrong", fault)
 
 
 def _already_up(spec: StackSpec) -> StackRecord | None:

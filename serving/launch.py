@@ -129,7 +129,10 @@ def running_together(
 
 
 def with_variables(replica: Replica, variables: Mapping[str, str]) -> Replica:
-    return replace(replica, environment={**replica.environment, **variables})
+    """The same replica with these variables; a PYTHONPATH goes before the one that it has."""
+    changed = {**replica.environment, **variables}
+    paths = [found["PYTHONPATH"] for found in (variables, replica.environment) if "PYTHONPATH" in found]
+    return replace(replica, environment={**changed, **({"PYTHONPATH": ":".join(paths)} if paths else {})})
 
 
 def begin(replica: Replica, run_dir: Path) -> EngineProcess:

@@ -1,13 +1,13 @@
 """What engine processes tell of themselves (serving/watch), read by whoever started them."""
 
 import json
+import shutil
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from serving.engine_env import CPU_STAND_INS
 from serving.errors import Broken
 from serving.overlay import Overlay, lay
 
@@ -101,12 +101,15 @@ class Witness:
         return found
 
 
-def watched(folder: Path, device: str, watching: Overlay, overlay: Overlay | None) -> tuple[Witness, dict[str, str]]:
+def watched(
+    folder: Path, device: str = "cpu", watching: Overlay = NOTHING, overlay: Overlay | None = None
+) -> tuple[Witness, dict[str, str]]:
     """Where a server will report, and the variables that its processes need for it and for their overlay.
 
     `watching` says what is looked at: the same in both arms of a comparison. `overlay`: what this arm runs; None for nothing.
     """
     reports = folder / "reports"
+    shutil.rmtree(reports, ignore_errors=True)  # of an earlier stack of that name
     reports.mkdir(parents=True)
     path = [str(WATCH)]
     if overlay is not None:
@@ -121,7 +124,7 @@ def watched(folder: Path, device: str, watching: Overlay, overlay: Overlay | Non
     (folder / "watch.json").write_text(json.dumps(asked), encoding="utf-8")
     variables = {
         "INFRA_AGENT_WATCH": str(folder / "watch.json"),
-        "PYTHONPATH": ":".join([*path, *([str(CPU_STAND_INS)] if device == "cpu" else [])]),
+        "PYTHONPATH": ":".join(path),
         # The watching code lies in this repository, linked packages in the engine: neither gets compiled files from here.
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -129,21 +132,29 @@ def watched(folder: Path, device: str, watching: Overlay, overlay: Overlay | Non
 
 
 def check_weights(name: str, witness: Witness, several_roles: bool = False) -> None:
-    """Raises Broken, naming them, for keys of the checkpoint that were not used and parameters that were not filled.
+    """Raises Broken for what `weights_fault` says, and where no process gave an account."""
+    if not _accounts(witness):
+        raise Broken(f"`{name}` gave no account of its weights", "its loader is not one that serving/watch knows")
+    if (fault := weights_fault(name, witness, several_roles)) is not None:
+        raise Broken(fault, "SGLang serves such a model without a word; correct the checkpoint or its config.json")
+
+
+def weights_fault(name: str, witness: Witness, several_roles: bool = False) -> str | None:
+    """Names the parameters that were not filled, or the keys of the checkpoint that were not used; None without such.
 
     `several_roles`: each process takes its own part of the checkpoint, so that a key is used when one of them uses it.
     """
-    accounts = [account for report in witness.reports() for account in report.weights or ()]
-    hint = "SGLang serves such a model without a word; correct the checkpoint or its config.json"
-    if not accounts:
-        raise Broken(f"`{name}` gave no account of its weights", "its loader is not one that serving/watch knows")
+    accounts = _accounts(witness)
     for account in accounts:
         if account.unfilled:
-            raise Broken(f"`{name}` serves parameters that nothing was loaded into: {_some(account.unfilled)}", hint)
-    unused = [set(account.unused) for account in accounts]
+            return f"`{name}` serves parameters that nothing was loaded into: {_some(account.unfilled)}"
+    unused = [set(account.unused) for account in accounts] or [set()]
     left = set.intersection(*unused) if several_roles else set().union(*unused)
-    if left:
-        raise Broken(f"`{name}` made no use of weights in the checkpoint: {_some(tuple(sorted(left)))}", hint)
+    return f"`{name}` made no use of weights in the checkpoint: {_some(tuple(sorted(left)))}" if left else None
+
+
+def _accounts(witness: Witness) -> list[Account]:
+    return [account for report in witness.reports() for account in report.weights or ()]
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -54,6 +54,11 @@ def _must_be_ours(stack: StackSpec) -> None:
             f"`roles.{attached[0]}` of stack `{stack.name}` is attached by its `url`",
             "a comparison starts both stacks itself, so give every role a `port`",
         )
+    if stack.api_key_variable is not None:
+        raise BadInput(
+            f"stack `{stack.name}` is locked by `api_key_variable`, and the requests of a comparison carry no key",
+            "leave it out of the stack that is compared, and its roles on loopback",
+        )
 
 
 def _asked(hypothesis: Hypothesis) -> tuple[StackSpec, Mapping[str, RoleEdit], Scenario]:

@@ -176,7 +176,8 @@ def main() -> None:
     """Listens on `--port` and `--disaggregation-bootstrap-port`, with a child of its own.
 
     Variables: SGLANG_FAKE_ERROR is printed as an exception, and it ends; SGLANG_FAKE_DEAF keeps it from being healthy;
-    SGLANG_FAKE_BREAKERS is the state of a router's circuit breakers, 0 by default.
+    SGLANG_FAKE_BREAKERS is the state of a router's circuit breakers, 0 by default;
+    SGLANG_FAKE_UNFILLED is a parameter that it tells its watcher nothing was loaded into.
     """
     if error := os.environ.get("SGLANG_FAKE_ERROR"):
         sys.exit(f"RuntimeError: {error}")
@@ -186,6 +187,11 @@ def main() -> None:
     for name in ("--prefill", "--decode"):
         parser.add_argument(name, nargs="+", action="append", default=[])
     asked, _ = parser.parse_known_args(sys.argv[1:])
+    if unfilled := os.environ.get("SGLANG_FAKE_UNFILLED"):
+        told = {"pid": 1, "modules": {}, "counted": [], "uncounted": {}}
+        weights = [{"unused": [], "unfilled": [unfilled]}]
+        reports = Path(json.loads(Path(os.environ["INFRA_AGENT_WATCH"]).read_text())["reports"])
+        (reports / "1.json").write_text(json.dumps({**told, "weights": weights}))
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     engine = FakeEngine()

@@ -4,10 +4,13 @@
 
 ASKED is a list of {"ids": [...]}, or of {"text": ..., "image": FILE, "new": [...]} whose prompt is made by the processor.
 ANSWER has for each the log-probability of every token but the first, given all before it; of `new` alone for images.
+An image may have a "vision_epsilon", for the norms whose epsilon SGLang does not take from the configuration.
 """
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -37,7 +40,23 @@ def logprobs(made: torch.nn.Module, ids: list[int], first: int, **inputs: torch.
     return [float(found[place - 1, ids[place]]) for place in range(first, len(ids))]
 
 
-def of_image(made: torch.nn.Module, folder: Path, text: str, image: str, new: list[int]) -> list[float]:
+@contextmanager
+def vision_epsilon(made: torch.nn.Module, epsilon: float | None) -> Iterator[None]:
+    """In the norms of q and k, and in that of the merger; None leaves them as they are configured."""
+    visual = made.model.visual
+    norms = [(norm, "variance_epsilon") for b in visual.blocks for norm in (b.attn.q_norm, b.attn.k_norm)]
+    norms.append((visual.merger.post_projection_norm, "eps"))
+    configured = [getattr(norm, name) for norm, name in norms]
+    for norm, name in norms if epsilon is not None else ():
+        setattr(norm, name, epsilon)
+    yield
+    for (norm, name), value in zip(norms, configured, strict=True):
+        setattr(norm, name, value)
+
+
+def of_image(
+    made: torch.nn.Module, folder: Path, text: str, image: str, new: list[int], epsilon: float | None
+) -> list[float]:
     processor = processing_glm5_next.Glm5NextProcessor(
         Glm5NextImageProcessor.from_pretrained(folder),
         AutoTokenizer.from_pretrained(folder),
@@ -47,7 +66,8 @@ def of_image(made: torch.nn.Module, folder: Path, text: str, image: str, new: li
     prompt = inputs["input_ids"][0].tolist()
     kinds = torch.cat([inputs["mm_token_type_ids"], torch.zeros(1, len(new), dtype=torch.int64)], dim=1)
     vision = {"pixel_values": inputs["pixel_values"], "image_grid_thw": inputs["image_grid_thw"]}
-    return logprobs(made, prompt + new, len(prompt), mm_token_type_ids=kinds, **vision)
+    with vision_epsilon(made, epsilon):
+        return logprobs(made, prompt + new, len(prompt), mm_token_type_ids=kinds, **vision)
 
 
 if __name__ == "__main__":
@@ -55,7 +75,7 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     reference = model(checkpoint)
     found = [
-        of_image(reference, checkpoint, one["text"], one["image"], one["new"])
+        of_image(reference, checkpoint, one["text"], one["image"], one["new"], one.get("vision_epsilon"))
         if "image" in one
         else logprobs(reference, one["ids"], 1)
         for one in json.loads(asked.read_text())

@@ -69,6 +69,14 @@ def file(tmp_path: Path) -> Path:
     return stack_file(tmp_path)
 
 
+def test_a_stack_that_serves_what_was_never_loaded_is_up_and_says_so(tmp_path: Path) -> None:
+    file = stack_file(tmp_path, {"decode": {"SGLANG_FAKE_UNFILLED": "lm_head.weight"}})
+    up = stack("up", file)
+    assert up.returncode == 0, up.stderr
+    assert "`fake` serves parameters that nothing was loaded into: `lm_head.weight`; answers may be wrong" in up.stderr
+    assert stack("down", file).returncode == 0
+
+
 def test_a_stack_is_up_after_the_command_is_seen_by_status_and_gone_after_down(file: Path, tmp_path: Path) -> None:
     up = stack("up", file)
     assert up.returncode == 0, up.stderr

@@ -3,133 +3,79 @@
 One stack for the whole file, started by the command as a person would; beside it single servers for the comparison.
 """
 
-import base64
 import dataclasses
-import io
+import itertools
 import json
-import os
+import secrets
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import psutil
 import pytest
-import yaml
 from fake_stack import ROOT, free_ports
-from PIL import Image
+from live_stack import (
+    KEY_VARIABLE,
+    NEW_TOKENS,
+    Live,
+    answers,
+    answers_of_decode,
+    asked_of_transformers,
+    client,
+    distances,
+    generate,
+    homed,
+    infra_agent,
+    largest,
+    locked_on_free_ports,
+    picture,
+)
 
-from serving.checkpoint import Checkpoint, checkpoint
+from serving.checkpoint import checkpoint
 from serving.descendants import runs
-from serving.engine_env import CPU_STAND_INS, run_script
+from serving.engine_env import CPU_STAND_INS
 from serving.identity import still_there
-from serving.launch import begin
+from serving.launch import begin, with_variables
 from serving.ports import port_is_free
 from serving.process import stop
-from serving.readiness import generates, wait_while
+from serving.readiness import generates, is_healthy, wait_while
 from serving.replicas import replicas_of
 from serving.stack import RoleSpec, StackSpec, load_stack
 from serving.stack_record import StackRecord
+from serving.witness import Witness, check_weights
 
 pytestmark = [pytest.mark.engine, pytest.mark.live, pytest.mark.timeout(600)]  # two to four minutes with idle cores
 
-SHIPPED = ROOT / "serving" / "stacks" / "tiny-glm53-epd-cpu.yaml"
 LENGTHS = (1, 2, 3, 5, 8, 13, 14, 21, 31, 32, 33, 47, 63, 64, 65, 80, 96, 127, 129, 200)
-NEW_TOKENS = 6
 LIMIT = 1e-5
-# 3e-5 was seen; where in the vision tower it comes from is open.
-IMAGE_LIMIT = 1e-4
+# SGLang gives the norms of q and k in the vision tower, and that of its merger, this epsilon; the checkpoint means 1e-5.
+VISION_EPSILON = 1e-6
 # Of the gate of KDA, as it stands in serving/cpu.
 GATE, FAULTY_GATE = "gate.exp()", "gate.mul(1.001).exp()"
-
-
-@dataclasses.dataclass(frozen=True)
-class Live:
-    """A stack that `stack up` has started. `run`: the command `infra-agent stack`, in the same home."""
-
-    file: Path
-    model: Checkpoint
-    url: str
-    record: StackRecord
-    run: Callable[..., subprocess.CompletedProcess[str]]
-
-
-def infra_agent(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; sys.argv[0] = 'infra-agent'; from flows.cli import main; main()"
-    environment = os.environ | {"INFRA_AGENT_HOME": str(home)}
-    command = [sys.executable, "-c", code, "stack", *words]
-    return subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, timeout=280, check=False)
-
-
-def on_free_ports(folder: Path) -> Path:
-    content = yaml.safe_load(SHIPPED.read_text())
-    ports = iter(free_ports(6))
-    for role in content["roles"].values():
-        role |= {name: next(ports) for name in ("port", "bootstrap_port", "prometheus_port") if name in role}
-    file = folder / SHIPPED.name
-    file.write_text(yaml.safe_dump(content))
-    return file
-
-
-@contextmanager
-def homed(home: Path) -> Iterator[None]:
-    """For a fixture that outlives one test: each test has a home of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("INFRA_AGENT_HOME", str(home))
-        yield
+DAMAGED_TRANSFER = ROOT / "tests" / "damaged_transfer"
+DAMAGES = (
+    "KDA state zeroed",
+    "KDA state rounded to bf16",
+    "KDA states of two layers swapped",
+    "convolution zeroed",
+    "KV page zeroed",
+    "KV page of another token",
+    "KV rounded to bf16",
+)
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     folder = tmp_path_factory.mktemp("live")
-    home, file = folder / "home", on_free_ports(folder)
+    home, file, key = folder / "home", locked_on_free_ports(folder), f"key-{secrets.token_hex(8)}"
     with homed(home):
         model = checkpoint(load_stack(file).model)
-    done = infra_agent(home, "up", str(file))
+    done = infra_agent(home, key, "up", str(file))
     assert done.returncode == 0, done.stderr
     record = StackRecord.model_validate_json((home / "stacks" / "tiny-glm53-epd-cpu.json").read_bytes())
-    yield Live(file, model, record.url, record, lambda *words: infra_agent(home, *words))
-    infra_agent(home, "down", str(file))
-
-
-def generate(url: str, **body: Any) -> dict[str, Any]:
-    sampling = {"max_new_tokens": NEW_TOKENS, "temperature": 0, "ignore_eos": True}
-    asked = {"sampling_params": sampling, "return_logprob": True, "logprob_start_len": 0, **body}
-    answer = httpx.post(f"{url}/generate", json=asked, timeout=60, trust_env=False)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-def prompt_of(length: int) -> list[int]:
-    """Spread over the vocabulary without its special tokens, the same every time."""
-    return [20 + (37 * length + 101 * place * place) % 1000 for place in range(length)]
-
-
-def differences(url: str, model: Path, tmp_path: Path, lengths: Sequence[int] = LENGTHS) -> dict[str, float]:
-    """The largest difference of a log-probability from transformers, over all prompts, in prefill and in decode."""
-    ids, served = [], []
-    for prompt in map(prompt_of, lengths):
-        meta = generate(url, input_ids=prompt)["meta_info"]
-        before, after = meta["input_token_logprobs"][1:], meta["output_token_logprobs"]
-        assert len(after) == NEW_TOKENS
-        ids.append({"ids": prompt + [token for _, token, _ in after]})
-        served.append([value for value, _, _ in (*before, *after)])
-    reference = asked_of_transformers(model, ids, tmp_path)
-    gaps = [[abs(a - b) for a, b in zip(*pair, strict=True)] for pair in zip(served, reference, strict=True)]
-    prefill = max(gap for one in gaps for gap in one[:-NEW_TOKENS])
-    return {"prefill": prefill, "decode": max(gap for one in gaps for gap in one[-NEW_TOKENS:])}
-
-
-def asked_of_transformers(model: Path, asked: list[dict[str, Any]], tmp_path: Path) -> list[list[float]]:
-    (tmp_path / "asked.json").write_text(json.dumps(asked))
-    run_script("reference_logprobs.py", str(model), "asked.json", "answer.json", cwd=tmp_path)
-    found: list[list[float]] = json.loads((tmp_path / "answer.json").read_text())
-    return found
+    said = done.stdout + done.stderr
+    yield Live(home, file, key, model, record, said, lambda *words: infra_agent(home, key, *words))
+    infra_agent(home, key, "down", str(file))
 
 
 def test_status_shows_roles_ports_memory_and_health_and_nothing_is_reachable_from_outside(
@@ -158,44 +104,83 @@ def test_what_is_up_is_not_started_again_and_not_reaped(live: Live) -> None:
     assert all(still_there(replica.leader) for replica in live.record.replicas)
 
 
-def test_prefill_and_decode_apart_agree_with_transformers(
+def test_every_key_of_the_checkpoint_is_used_by_a_role_and_every_parameter_of_a_role_is_filled(live: Live) -> None:
+    """Encode takes the vision tower alone, prefill everything but it, and decode, which is told of no encoder, all of it."""
+    witness = Witness(live.home / "stacks" / live.spec.name / "reports", ())
+    check_weights(live.spec.name, witness, several_roles=True)
+    assert "weights" not in live.said
+    role_of = {process.pid: replica.role for replica in live.record.replicas for process in replica.processes}
+    unused = {role_of[told.pid]: set(told.weights[0].unused) for told in witness.reports() if told.weights}
+    vision, language = unused["prefill"], unused["encode"]
+    assert vision
+    assert all(key.startswith("model.visual.") for key in vision)
+    assert language
+    assert not any(key.startswith("model.visual.") for key in language)
+    assert unused == {"encode": language, "prefill": vision, "decode": set()}
+
+
+def test_prefill_and_decode_apart_agree_with_transformers_and_what_moves_between_them_damaged_does_not(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+) -> None:
+    """KV pages and KDA states have moved between two processes for every one of these tokens.
+
+    The negative control is a second decode at the same prefill, which damages what it has been sent.
+    """
+    monkeypatch.setenv(KEY_VARIABLE, live.key)
+    spec = live.spec.on_port("decode", free_ports(1)[0])
+    (replica,) = [one for one in replicas_of(spec, live.model.folder, tmp_path) if one.role == "decode"]
+    meeting = spec.roles["prefill"].bootstrap_port
+    assert meeting is not None
+    started = {"decode": begin(with_variables(replica, {"PYTHONPATH": str(DAMAGED_TRANSFER)}), tmp_path)}
+    given = {}
+    try:
+        with (
+            live.client("router") as router,
+            live.client("prefill") as prefill,
+            client(replica.url, live.key) as decode,
+        ):
+            given["sound"] = answers(router, LENGTHS)
+            wait_while(lambda: [] if is_healthy(replica.url) else ["decode"], started, 240)
+            for damage in ("none", *DAMAGES):
+                (tmp_path / "decode" / "damage").write_text(damage)
+                given[damage] = answers_of_decode(prefill, decode, meeting, (5, 64))
+    finally:
+        stop(list(started.values()))
+    damaged = (tmp_path / "decode" / "damaged").read_text().splitlines()
+    assert damaged == [damage for damage in ("none", *DAMAGES) for _ in given[damage]]
+    gaps = iter(distances([answer for some in given.values() for answer in some], live.model.folder, tmp_path))
+    of = {name: list(itertools.islice(gaps, len(some))) for name, some in given.items()}
+    found = {name: max(itertools.chain(*some)) for name, some in of.items()}
+    record_property("differences", {**found, **largest(of["sound"])})
+    assert max(found.pop("sound"), found.pop("none")) <= LIMIT, found
+    assert min(found.values()) > LIMIT, found
+
+
+def test_an_image_goes_through_encode_and_its_answer_agrees_with_transformers_at_the_epsilon_that_sglang_takes(
     live: Live, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """KV pages and KDA states have moved between two processes for every one of these tokens."""
-    found = differences(live.url, live.model.folder, tmp_path)
-    record_property("differences", found)
-    assert max(found.values()) <= LIMIT, found
-
-
-def picture(file: Path) -> str:
-    image = Image.new("RGB", (56, 56))
-    image.putdata([(4 * x, 4 * y, (x * y) % 256) for y in range(56) for x in range(56)])
-    image.save(file)
-    packed = io.BytesIO(file.read_bytes()).getvalue()
-    return f"data:image/png;base64,{base64.b64encode(packed).decode()}"
-
-
-def test_an_image_goes_through_encode_and_its_answer_agrees_with_transformers(
-    live: Live, tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+    """The negative control: the limit is one that transformers with the epsilon of the checkpoint does not pass."""
     text = "<|user|>\n<|begin_of_image|><|image|><|end_of_image|>what is this<|assistant|>\n"
     data = picture(tmp_path / "picture.png")
     content = [{"type": "image_url", "image_url": {"url": data}}, {"type": "text", "text": "what is this"}]
     sampling = {"max_tokens": NEW_TOKENS, "temperature": 0, "logprobs": True, "ignore_eos": True}
     chat = {"model": "tiny", "messages": [{"role": "user", "content": content}], **sampling}
-    spoken = httpx.post(f"{live.url}/v1/chat/completions", json=chat, timeout=60, trust_env=False).json()
+    with live.client("router") as router:
+        spoken = router.post("/v1/chat/completions", json=chat).json()
+        meta = generate(router, text=text, image_data=data, logprob_start_len=-1)["meta_info"]
     assert spoken["usage"]["prompt_tokens_details"]["image_tokens"] == 16
-    answer = generate(live.url, text=text, image_data=data, logprob_start_len=-1)["meta_info"]["output_token_logprobs"]
+    answer = meta["output_token_logprobs"]
     asked = {"text": text, "image": "picture.png", "new": [token for _, token, _ in answer]}
-    (reference,) = asked_of_transformers(live.model.folder, [asked], tmp_path)
-    gap = max(abs(a - b) for (a, _, _), b in zip(answer, reference, strict=True))
-    record_property("difference", gap)
-    assert gap <= IMAGE_LIMIT
+    both = [asked | {"vision_epsilon": VISION_EPSILON}, asked]
+    found = asked_of_transformers(live.model.folder, both, tmp_path)
+    same, configured = (max(abs(a - b) for (a, _, _), b in zip(answer, one, strict=True)) for one in found)
+    record_property("differences", {"same epsilon": same, "configured epsilon": configured})
+    assert same <= LIMIT < configured
 
 
 def aggregated(live: Live) -> StackSpec:
     """The same model and options in one server that does everything."""
-    apart = load_stack(live.file)
+    apart = live.spec
     part = apart.roles["prefill"]
     arguments = {"mm-attention-backend": "sdpa", **part.arguments}
     server = RoleSpec(port=free_ports(1)[0], arguments=arguments, environment=part.environment)
@@ -225,15 +210,33 @@ def test_one_server_agrees_with_transformers_and_a_gate_that_is_a_thousandth_off
             )
         urls = {name: f"http://127.0.0.1:{process.port}" for name, process in started.items()}
         wait_while(lambda: [name for name, url in urls.items() if not generates(url)], started, 240)
-        found = {
-            "sound": differences(urls["sound"], live.model.folder, tmp_path),
-            "faulty": differences(urls["faulty"], live.model.folder, tmp_path, lengths=(5, 64, 200)),
-        }
+        with client(urls["sound"]) as sound, client(urls["faulty"]) as faulty:
+            given = {"sound": answers(sound, LENGTHS), "faulty": answers(faulty, (5, 64, 200))}
     finally:
         stop(list(started.values()))
+    found = {name: largest(distances(some, live.model.folder, tmp_path)) for name, some in given.items()}
     record_property("differences", found)
     assert max(found["sound"].values()) <= LIMIT, found
     assert min(found["faulty"].values()) > LIMIT, found
+
+
+def test_without_the_key_nobody_is_answered_and_it_stands_on_no_command_line_and_in_no_file(live: Live) -> None:
+    """After all that has been asked above. The encoder has no lock of its own; the environment is for our own user to read."""
+    asked = {"input_ids": [5], "sampling_params": {"max_new_tokens": 1}}
+    for replica in live.record.replicas:
+        if replica.role != "encode":
+            for stranger in (client(replica.url), client(replica.url, "another-key")):
+                with stranger:
+                    assert stranger.post("/generate", json=asked).status_code == 401, replica.role
+    with live.client("router") as router:
+        assert router.post("/generate", json=asked).status_code == 200
+    processes = [process for replica in live.record.replicas for process in replica.process().alive()]
+    assert len(processes) > len(live.record.replicas)
+    assert not [process for process in processes if any(live.key in word for word in process.cmdline())]
+    files = [file for file in live.file.parent.rglob("*") if file.is_file()]
+    assert {"prefill.log", "tiny-glm53-epd-cpu.json"} <= {file.name for file in files}
+    assert not [file for file in files if live.key.encode() in file.read_bytes()]
+    assert live.key not in live.said + live.run("status").stdout
 
 
 def test_down_leaves_no_process_no_port_and_no_shared_memory_and_may_be_said_twice(live: Live) -> None:

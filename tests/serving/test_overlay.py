@@ -1,5 +1,6 @@
 """Code is laid over a copy of a package: a process finds it there, and nothing that is installed changes."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from serving.errors import Broken
+from serving.launch import with_variables
 from serving.overlay import Overlay, lay, patched_files
 from serving.patch import PatchFault
+from serving.replicas import Replica
 from serving.witness import WATCH, Witness, check_weights, watched
 
 FILES = {
@@ -155,6 +158,15 @@ def test_the_start_file_that_was_first_on_the_path_still_runs(site: Path, tmp_pa
     assert python("import os; print(os.environ.get('RAN'))", site, [str(WATCH), str(tmp_path / "other")]) == "yes"
 
 
+def test_a_path_for_python_goes_before_the_one_that_a_process_is_started_with_anyway() -> None:
+    replica = Replica("server", "server", ("python",), {"PYTHONPATH": "/stand-ins", "A": "1"}, 1, (), "")
+    added = with_variables(replica, {"PYTHONPATH": "/watch", "B": "2"}).environment
+    assert added == {"PYTHONPATH": "/watch:/stand-ins", "A": "1", "B": "2"}
+    bare = dataclasses.replace(replica, environment={})
+    assert with_variables(bare, {"PYTHONPATH": "/watch"}).environment == {"PYTHONPATH": "/watch"}
+    assert with_variables(bare, {}).environment == {}
+
+
 def account(folder: Path, weights: Sequence[dict[str, object]] | None) -> Witness:
     folder.mkdir()
     report = {"pid": 1, "modules": {}, "counted": [], "uncounted": {}, "weights": weights}
@@ -175,6 +187,21 @@ def test_weights_that_were_not_accounted_for_are_broken_with_their_names(
 ) -> None:
     with pytest.raises(Broken, match=said):
         check_weights("server", account(tmp_path / "reports", weights))
+
+
+def test_of_several_roles_a_key_must_be_used_by_one_and_a_parameter_filled_in_each(tmp_path: Path) -> None:
+    """Each role takes its own part of the checkpoint."""
+    encode = {"unused": ["norm", "head"], "unfilled": []}
+    whole = account(tmp_path / "whole", [encode, {"unused": ["tower"], "unfilled": []}])
+    check_weights("stack", whole, several_roles=True)
+    with pytest.raises(Broken, match="no use of weights in the checkpoint: `head`, `norm`, `tower`"):
+        check_weights("server", whole)
+    for prefill, said in (
+        ({"unused": ["tower", "head"], "unfilled": []}, "no use of weights in the checkpoint: `head`"),
+        ({"unused": ["tower"], "unfilled": ["norm"]}, "nothing was loaded into: `norm`"),
+    ):
+        with pytest.raises(Broken, match=said):
+            check_weights("stack", account(tmp_path / said.split()[1], [encode, prefill]), several_roles=True)
 
 
 def test_weights_that_are_all_used_and_filled_say_nothing(tmp_path: Path) -> None:

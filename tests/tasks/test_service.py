@@ -516,9 +516,16 @@ def test_a_stack_of_several_roles_is_compared_on_ports_of_its_own_and_the_edit_i
     assert set(values(evidence, "server_transfer_ms", Arm.CANDIDATE)) == {None}  # the fake router asks nobody
 
 
-def test_a_stack_that_is_attached_cannot_be_compared(setup: Setup) -> None:
-    written = yaml.safe_load(setup.stack.read_text())
-    written["roles"]["server"] = {"url": "http://127.0.0.1:31400"}
-    setup.stack.write_text(yaml.safe_dump(written))
-    with pytest.raises(BadInput, match="attached by its `url`"):
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"roles": {"server": {"url": "http://127.0.0.1:31400"}}}, "attached by its `url`"),
+        ({"api_key_variable": "STACK_KEY"}, "carry no key"),
+    ],
+)
+def test_a_stack_that_is_attached_or_locked_cannot_be_compared(
+    stated: dict[str, object], said: str, setup: Setup
+) -> None:
+    setup.stack.write_text(yaml.safe_dump(yaml.safe_load(setup.stack.read_text()) | stated))
+    with pytest.raises(BadInput, match=said):
         measure_service(setup.hypothesis(RoleEdit(count=1)))
