@@ -81,7 +81,7 @@ def _replica(record: ReplicaRecord) -> ReplicaStatus:
     alive = process.alive()
     ports = listening({found.pid for found in alive})
     gone = still_there(record.leader) is None
-    pid = next((owner for owner, address, port in ports if port == record.ports[0]), None)
+    pid = next((owner for owner, address, port in ports if port in record.ports[:1]), None)
     return ReplicaStatus(
         name=record.name,
         role=record.role,
