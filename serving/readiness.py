@@ -107,7 +107,7 @@ def wait_while(
 def is_healthy(url: str) -> bool:
     try:
         return httpx.get(f"{url}/health", timeout=2, trust_env=False).status_code == 200
-    except httpx.TransportError:
+    except (httpx.HTTPError, httpx.InvalidURL):
         return False
 
 
@@ -120,9 +120,11 @@ def generates(url: str, headers: Mapping[str, str] | None = None) -> bool:
         answer = httpx.post(
             f"{url}/generate", json=asked, headers=headers, timeout=FIRST_TOKEN_TIMEOUT_S, trust_env=False
         )
-    except httpx.TransportError:
+        told = answer.json()
+    except (httpx.HTTPError, ValueError, RecursionError):
         return False
-    return answer.status_code == 200 and len(answer.json().get("output_ids", [])) == 1
+    found = told.get("output_ids") if answer.status_code == 200 and isinstance(told, dict) else None
+    return isinstance(found, list) and len(found) == 1
 
 
 def why_it_ended(process: EngineProcess) -> EngineEnded:
