@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.5
 PROGRESS_S = 5.0
 FIRST_TOKEN_TIMEOUT_S = 30.0
+READ_BYTES = 4 << 20  # of the end of a log: an engine may write without end
+MOST_SHOWN = 500
 
 _EXCEPTION_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?:[\w.]+: error: |[A-Za-z_.]*(?:Error|Exception|Interrupt)\b).*")
 # Lines that blame the machine or somebody else, whatever the arguments were.
@@ -140,12 +142,17 @@ def why_it_ended(process: EngineProcess) -> EngineEnded:
 
 
 def read_log(file: Path) -> str:
-    """Empty when there is none."""
-    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+    """Its end; empty when there is none."""
+    try:
+        with file.open("rb") as log_file:
+            log_file.seek(max(0, file.stat().st_size - READ_BYTES))
+            return log_file.read(READ_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def last_error(log_text: str) -> str | None:
     """The last line of an exception. SGLang's call of /freeze_gc before its port is open fails, and does no harm."""
     lines = [line.strip() for line in log_text.splitlines() if "/freeze_gc" not in line]
     faults = [line for line in lines if _EXCEPTION_LINE.match(line)]
-    return faults[-1] if faults else None
+    return "".join(c if c.isprintable() else "?" for c in faults[-1][:MOST_SHOWN]) if faults else None
