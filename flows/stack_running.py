@@ -56,15 +56,18 @@ def _check(file: Path) -> None:
 def stack_status(stack: Path | None, json_file: Path | None) -> None:
     """Roles, processes, ports, memory and health of one stack or of every one that is written down."""
     from serving.detached import named_by
-    from serving.stack_record import records
+    from serving.stack_record import detached_file, read, records, unreadable
     from serving.stack_status import status_of
 
-    found = list(records().values())
+    found, unknown = list(records().values()), unreadable()
     if stack is not None:
         name = named_by(stack)
-        found = [record for record in found if record.name == name]
+        read(detached_file(name))
+        found, unknown = [record for record in found if record.name == name], []
     _show([status_of(record) for record in found], json_file)
-    if not found:
+    for file in unknown:
+        click.echo(f"{file.stem}: unknown, its record {file} cannot be read")
+    if not found and not unknown:
         click.echo("no stack is up" if stack is None else f"stack `{name}` is not up")
 
 

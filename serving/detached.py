@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 def up(spec: StackSpec) -> StackRecord:
     """The record of the stack, which runs and answers when this returns; the one that is up already, if one is.
 
-    Raises BadInput when it is up as something else, Broken when it is up in part or does not come up; then nothing stays.
+    Raises BadInput when it is up as something else, Broken when it is up in part, when nobody can say whether it is, and
+    when it does not come up; then nothing stays.
     """
     with _alone(spec.name), terminated_as_exception(), ExitStack() as teardown:
         reap()
@@ -104,7 +105,10 @@ def _already_up(spec: StackSpec) -> StackRecord | None:
 
 
 def _record_of(name: str) -> StackRecord | None:
-    """None when there is none that could still run. Raises BadInput for one of another machine or container."""
+    """None when there is none that could still run.
+
+    Raises BadInput for one of another machine or container, Broken for one that cannot be read.
+    """
     record = read(detached_file(name))
     if record is None or record.is_here:
         return record

@@ -3,6 +3,7 @@
 At one rate goodput is at most that rate, so only a sweep finds what a deployment can do. Every ratio has its counts beside it.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -49,7 +50,7 @@ class Point:
 
 def at_rate(traffic: Traffic, rate_per_s: float) -> Traffic:
     """The same requests arriving at another mean rate; a trace keeps its pattern. Raises BadInput for what has no rate."""
-    if rate_per_s <= 0:
+    if not 0 < rate_per_s < math.inf:
         raise BadInput(f"`{rate_per_s:g}` is no rate", "requests a second, above 0")
     if traffic.arrivals.kind == "poisson":
         arrivals = Arrivals(kind="poisson", rate_per_s=rate_per_s)

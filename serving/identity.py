@@ -3,9 +3,10 @@
 import os
 import socket
 from pathlib import Path
+from typing import Annotated
 
 import psutil
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from serving.descendants import runs
 
@@ -18,7 +19,7 @@ class ProcessId(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pid: int
+    pid: Annotated[int, Field(ge=1, lt=2**31)]
     started_ticks: int
 
 

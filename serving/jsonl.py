@@ -20,9 +20,11 @@ def write_jsonl(path: Path, records: Iterable[BaseModel]) -> None:
 def read_jsonl(path: Path, model: type[Model]) -> tuple[Model, ...]:
     """Every line that is not empty as `model`. Raises BadInput, naming the line, and for a file without lines."""
     try:
+        if path.exists() and not path.is_file():
+            raise BadInput(f"not a file: `{path}`", "name a file with one JSON object a line")
         stamp = path.stat().st_mtime_ns
         return _read(path, model, stamp)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise BadInput(f"cannot read `{path}`: {error}", "name a file with one JSON object a line") from error
 
 

@@ -12,6 +12,7 @@ so that layers and `unexplained` add up to the whole exactly. A layer that was n
 `unexplained`: nobody could tell the two apart.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -165,6 +166,10 @@ def _mean(window: Window, counted: Counted, requests: int) -> Measured:
         if counted.each or gained(span.before, span.after, PICTURES):
             return Measured(None, f"{counted.role} exposes no `{name}`")
         found = Histogram(0.0, 0.0)
+    if not (0 <= found.count < math.inf and 0 <= found.total < math.inf):
+        return Measured(
+            None, f"{counted.role}: `{name}` went backwards or is no number: the process began anew, or lies"
+        )
     if not counted.each:
         return Measured(MS_PER_S * found.total / requests)
     if not requests <= found.count <= requests + max(1.0, MORE * requests):

@@ -31,7 +31,12 @@ class Histogram:
 
 def scrape(base_url: str) -> Scrape:
     """Raises Broken when the server does not answer with metrics."""
-    return parse(_get(base_url, "/metrics").text)
+    text = _get(base_url, "/metrics").text
+    try:
+        return parse(text)
+    except (ValueError, LookupError) as error:  # whatever the parser makes of text that is none
+        hint = "is this an SGLang server with `enable-metrics: true`?"
+        raise Broken(f"`{base_url}/metrics` are no metrics: {str(error)[:100]}", hint) from error
 
 
 def parse(text: str) -> Scrape:
@@ -85,7 +90,10 @@ def disagreement(before: Scrape, after: Scrape, records: tuple[RequestRecord, ..
 
 def resolved_arguments(base_url: str) -> dict[str, object]:
     """The arguments that the running server works with, by name with underscores. Raises Broken without an answer."""
-    answer = _get(base_url, "/server_info").json()
+    try:
+        answer = _get(base_url, "/server_info").json()
+    except (ValueError, RecursionError) as error:
+        raise Broken(f"`{base_url}/server_info` is no JSON", "is this an SGLang server?") from error
     if not isinstance(answer, dict):
         raise Broken(f"`{base_url}/server_info` is not an object", "is this an SGLang server?")
     return answer

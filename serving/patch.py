@@ -130,8 +130,9 @@ def _applied(path: str, text: str, hunks: list[_Hunk]) -> Patched:
                 seen = old[at] if at < len(old) else None
                 if seen != content:
                     shown = "its end" if seen is None else f"`{seen.strip()}`"
+                    spaces = " with other spaces or another end" if seen and seen.split() == content.split() else ""
                     raise PatchFault(
-                        f"does not fit `{path}` at line {at + 1}: wants `{content.strip()}`, finds {shown}"
+                        f"does not fit `{path}` at line {at + 1}: wants `{content.strip()}`, finds {shown}{spaces}"
                     )
                 at += 1
             if mark != "-":

@@ -7,6 +7,7 @@ from typing import Any
 
 from serving.requests import Request
 
+MOST_TOKENS = 10**9  # of a prompt or an answer; above it the server does not count
 GENERATE, CHAT = "/generate", "/v1/chat/completions"
 
 
@@ -66,13 +67,13 @@ class Answer:
         try:
             event = json.loads(said)
             if "error" in event:
-                self.error = f"server: {_words(event['error'])}"
+                self.error = f"server: {words(event['error'])}"
             elif "meta_info" in event:
                 self._hear_generate(event["meta_info"], now_s)
             else:
                 self._hear_chat(event, now_s)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            self.error = f"an event that is none of SGLang's: `{said[:100]}`"
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self.error = f"an event that is none of SGLang's: `{words(said[:100])}`"
 
     def _hear_generate(self, meta: Mapping[str, Any], now_s: float) -> None:
         self._count(meta, meta.get("cached_tokens"), now_s)
@@ -90,23 +91,32 @@ class Answer:
         if choices:
             self._end(choices[0].get("finish_reason"))
 
-    def _count(self, counts: Mapping[str, Any], cached: int | None, now_s: float | None) -> None:
-        done = int(counts["completion_tokens"])
+    def _count(self, counts: Mapping[str, Any], cached: object, now_s: float | None) -> None:
+        done = _number(counts["completion_tokens"])
         if done > self.tokens and now_s is not None:
             self.event_times_s.append(now_s)
         self.tokens = max(self.tokens, done)
-        self.prompt_tokens = counts.get("prompt_tokens", self.prompt_tokens)
-        self.cached_tokens = self.cached_tokens if cached is None else cached
+        read = counts.get("prompt_tokens")
+        self.prompt_tokens = self.prompt_tokens if read is None else _number(read)
+        self.cached_tokens = self.cached_tokens if cached is None else _number(cached)
 
     def _end(self, reason: Any) -> None:
         kind = reason.get("type") if isinstance(reason, dict) else reason
         if kind == "abort":
-            self.error = f"the server aborted it: {_words(reason)}"
+            self.error = f"the server aborted it: {words(reason)}"
 
 
-def _words(said: Any) -> str:
+def words(said: Any) -> str:
+    """What a server says of a fault, as text that can be printed and written down."""
     message = said.get("message", said) if isinstance(said, dict) else said
-    return str(message)[:200]
+    return "".join(character if character.isprintable() else "?" for character in str(message)[:200])
+
+
+def _number(count: object) -> int:
+    """Raises ValueError for what counts no tokens."""
+    if type(count) is not int or not 0 <= count <= MOST_TOKENS:
+        raise ValueError("no count of tokens")
+    return count
 
 
 def fault_of(answer: Answer, request: Request) -> str | None:

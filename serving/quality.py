@@ -4,6 +4,7 @@ Prefill is teacher-forced, so that no early difference spreads. Decode cannot be
 at which the servers choose different tokens, whose log-probabilities are no further apart than the servers' are.
 """
 
+import itertools
 import math
 import random
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from serving.scenario import Guard
 from serving.sources import Span
 
 TIMEOUT_S = 120.0
+# What reading an answer of another shape raises.
+_NO_ANSWER = (KeyError, TypeError, ValueError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Decoded:
 
 
 def probe(incumbent: str, candidate: str, guard: Guard, token_ids: Span, seed: int) -> tuple[Probe, ...]:
-    """Both servers by base URL. Raises Broken when one does not answer or the incumbent's numbers are not finite."""
+    """Both servers by base URL. Raises Broken when one does not answer, or the incumbent not with finite numbers."""
     return tuple(
         _probe(incumbent, candidate, _prompt(length, token_ids, seed), guard.greedy_tokens)
         for length in guard.prompt_tokens
@@ -60,7 +63,7 @@ def _probe(incumbent: str, candidate: str, prompt: list[int], greedy_tokens: int
     floor = _larger(largest_difference(first, again), decode_difference(ours, repeated))
     if floor is None:
         raise Broken(
-            f"the incumbent gives log-probabilities that are not finite for {len(prompt)} prompt tokens",
+            f"the incumbent gives no {greedy_tokens} tokens or no finite log-probabilities for {len(prompt)} prompt tokens",
             "the incumbent must be sound before anything is compared with it",
         )
     drift = _larger(largest_difference(first, other), decode_difference(ours, theirs))
@@ -68,8 +71,8 @@ def _probe(incumbent: str, candidate: str, prompt: list[int], greedy_tokens: int
         prompt_tokens=len(prompt),
         floor=floor,
         drift=drift,
-        greedy_mismatches=sum(a != b for a, b in zip(ours.tokens, theirs.tokens, strict=True)),
-        reason=None if drift is not None else "the candidate's log-probabilities are missing or not finite",
+        greedy_mismatches=sum(a != b for a, b in itertools.zip_longest(ours.tokens, theirs.tokens)),
+        reason=None if drift is not None else "the candidate's tokens or log-probabilities are missing or not finite",
     )
 
 
@@ -87,6 +90,8 @@ def largest_difference(first: Sequence[float | None], second: Sequence[float | N
 
 def decode_difference(first: Decoded, second: Decoded) -> float | None:
     """In nats, up to and with the first step at which other tokens were chosen; None as in `largest_difference`."""
+    if len(first.tokens) != len(second.tokens):
+        return None
     same = [a == b for a, b in zip(first.tokens, second.tokens, strict=True)]
     steps = same.index(False) + 1 if False in same else len(same)
     return largest_difference(first.logprobs[:steps], second.logprobs[:steps])
@@ -97,26 +102,38 @@ def _larger(prefill: float | None, decode: float | None) -> float | None:
 
 
 def _greedy(url: str, prompt: list[int], count: int) -> Decoded:
+    """Nothing where the answer is not of `count` tokens: what that means depends on whose it is."""
     answer = _generate(url, prompt, count, return_logprob=True)
-    tokens = tuple(int(t) for t in answer["output_ids"])
-    if len(tokens) != count:
-        raise Broken(f"`{url}` answered `{len(tokens)}` tokens instead of `{count}`", "see the server's log")
-    return Decoded(tokens, tuple(entry[0] for entry in answer["meta_info"]["output_token_logprobs"]))
+    try:
+        tokens = tuple(int(token) for token in answer["output_ids"])
+        logprobs = _first_of_each(answer["meta_info"]["output_token_logprobs"])
+    except _NO_ANSWER:
+        return Decoded((), ())
+    return Decoded(tokens, tuple(logprobs)) if len(tokens) == len(logprobs) == count else Decoded((), ())
 
 
 def _logprobs(url: str, tokens: list[int]) -> list[float | None]:
-    """Of each token after the first, given those before it."""
+    """Of each token after the first, given those before it; empty where the answer has none."""
     answer = _generate(url, tokens, 1, return_logprob=True, logprob_start_len=0)
-    return [entry[0] for entry in answer["meta_info"]["input_token_logprobs"][1:]]
+    try:
+        return _first_of_each(answer["meta_info"]["input_token_logprobs"][1:])
+    except _NO_ANSWER:
+        return []
 
 
-def _generate(url: str, tokens: list[int], count: int, **options: object) -> dict[str, Any]:
+def _first_of_each(entries: Any) -> list[float | None]:
+    return [None if entry[0] is None else float(entry[0]) for entry in entries]
+
+
+def _generate(url: str, tokens: list[int], count: int, **options: object) -> Any:
+    """The answer, None if it is no JSON. Raises Broken without an answer."""
     sampling = {"max_new_tokens": count, "temperature": 0, "ignore_eos": True}
     body = {"input_ids": tokens, "sampling_params": sampling, **options}
     try:
-        answer = httpx.post(f"{url}/generate", json=body, timeout=TIMEOUT_S, trust_env=False).raise_for_status().json()
+        answer = httpx.post(f"{url}/generate", json=body, timeout=TIMEOUT_S, trust_env=False).raise_for_status()
     except httpx.HTTPError as error:
         raise Broken(f"`{url}/generate`: {type(error).__name__}: {error}", "see the server's log") from error
-    if not isinstance(answer, dict):
-        raise Broken(f"`{url}/generate` did not answer with an object", "is this an SGLang server?")
-    return answer
+    try:
+        return answer.json()
+    except (ValueError, RecursionError):
+        return None

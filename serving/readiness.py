@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.5
 PROGRESS_S = 5.0
 FIRST_TOKEN_TIMEOUT_S = 30.0
+READ_BYTES = 4 << 20  # of the end of a log: an engine may write without end
+MOST_SHOWN = 500
 
 _EXCEPTION_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?:[\w.]+: error: |[A-Za-z_.]*(?:Error|Exception|Interrupt)\b).*")
 # Lines that blame the machine or somebody else, whatever the arguments were.
@@ -107,7 +109,7 @@ def wait_while(
 def is_healthy(url: str) -> bool:
     try:
         return httpx.get(f"{url}/health", timeout=2, trust_env=False).status_code == 200
-    except httpx.TransportError:
+    except (httpx.HTTPError, httpx.InvalidURL):
         return False
 
 
@@ -120,9 +122,11 @@ def generates(url: str, headers: Mapping[str, str] | None = None) -> bool:
         answer = httpx.post(
             f"{url}/generate", json=asked, headers=headers, timeout=FIRST_TOKEN_TIMEOUT_S, trust_env=False
         )
-    except httpx.TransportError:
+        told = answer.json()
+    except (httpx.HTTPError, ValueError, RecursionError):
         return False
-    return answer.status_code == 200 and len(answer.json().get("output_ids", [])) == 1
+    found = told.get("output_ids") if answer.status_code == 200 and isinstance(told, dict) else None
+    return isinstance(found, list) and len(found) == 1
 
 
 def why_it_ended(process: EngineProcess) -> EngineEnded:
@@ -138,12 +142,17 @@ def why_it_ended(process: EngineProcess) -> EngineEnded:
 
 
 def read_log(file: Path) -> str:
-    """Empty when there is none."""
-    return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+    """Its end; empty when there is none."""
+    try:
+        with file.open("rb") as log_file:
+            log_file.seek(max(0, file.stat().st_size - READ_BYTES))
+            return log_file.read(READ_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def last_error(log_text: str) -> str | None:
     """The last line of an exception. SGLang's call of /freeze_gc before its port is open fails, and does no harm."""
     lines = [line.strip() for line in log_text.splitlines() if "/freeze_gc" not in line]
     faults = [line for line in lines if _EXCEPTION_LINE.match(line)]
-    return faults[-1] if faults else None
+    return "".join(c if c.isprintable() else "?" for c in faults[-1][:MOST_SHOWN]) if faults else None

@@ -12,6 +12,7 @@ from serving.documents import validate
 from serving.errors import BadInput
 from serving.faults import Fault, warning
 from serving.fields import FIELDS
+from serving.recipe_rest import simulated, unread, without_secrets
 from serving.recipe_roles import (
     GPU_MEMORY_GB,
     RecipePart,
@@ -28,7 +29,10 @@ from serving.validate import faults_of
 FIRST_PORT = {"server": 30000, "router": 30000, "encode": 30100, "prefill": 30200, "decode": 30600}
 BOOTSTRAP_PORT, PROMETHEUS_PORT = 31000, 31900
 READY_TIMEOUT_S = 3600.0  # weights of hundreds of GB are read, and graphs captured
-_TRAP = re.compile(r"SGLANG_SIMULATE_ACC")
+_SIMULATED = (
+    "acceptance of drafts is simulated in this recipe: its published throughput is no evidence of accuracy, "
+    "nor of the speed with real drafts"
+)
 _SECTIONS = {
     "frontend": "the router of SGLang stands in its place, and may balance differently",
     "benchmark": "traffic is a scenario, not part of a stack",
@@ -62,6 +66,8 @@ def imported(document: Mapping[str, Any], wanted: str | None = None) -> Imported
     if "server" not in roles:
         roles["router"] = {"port": FIRST_PORT["router"], "prometheus_port": PROMETHEUS_PORT}
     _other_sections(recipe, unmapped)
+    for place, value in (*variant.beside, *unread(recipe, parts)):
+        unmapped.add(place, value, "a stack has no such part")
     body: dict[str, Any] = {
         "name": _slug(recipe.get("name")),
         "model": _model(recipe, unmapped),
@@ -73,14 +79,19 @@ def imported(document: Mapping[str, Any], wanted: str | None = None) -> Imported
         _lift(body, ("transfer",))
     _take_out_what_cannot_run(body, places, unmapped)
     _lift(body, ("quantization", "moe", "speculative"))
-    body["unmapped"] = unmapped.kept
+    body["unmapped"] = {
+        place: without_secrets(place.rpartition(".")[2], value) for place, value in unmapped.kept.items()
+    }
     spec = validate(body, StackSpec, "the imported stack")
-    notes = [_note(place, why) for place, why in unmapped.reasons.items()]
+    traps = [warning(f"unmapped.{place}", _SIMULATED, "no claim about accuracy may use its numbers")
+             for place in (*simulated(recipe), *simulated(dict(variant.beside)))]  # fmt: skip
+    trapped = {trap.field for trap in traps}
+    notes = [note for place, why in unmapped.reasons.items() if (note := _note(place, why)).field not in trapped]
     renamed = [
         warning(place, f"is read as `{name}`, its name in SGLang 0.5.23", "see whether it still means the same")
         for place, name in unmapped.renamed.items()
     ]
-    return Imported(spec, (*variant.notes, *renamed, *notes))
+    return Imported(spec, (*variant.notes, *renamed, *traps, *notes))
 
 
 def _role(part: RecipePart, recipe: Mapping[str, Any], unmapped: Unmapped) -> dict[str, Any]:
@@ -196,12 +207,6 @@ def as_yaml(spec: StackSpec, source: str) -> str:
 
 
 def _note(place: str, why: str) -> Fault:
-    if _TRAP.search(place):
-        message = (
-            "acceptance of drafts is simulated in this recipe: its published throughput is no evidence of accuracy, "
-            "nor of the speed with real drafts"
-        )
-        return warning(f"unmapped.{place}", message, "no claim about accuracy may use its numbers")
     return warning(f"unmapped.{place}", f"not expressed: {why.partition(': its name')[0]}", "nothing runs by it")
 
 

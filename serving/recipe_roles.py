@@ -35,7 +35,6 @@ RENAMED = {
     "cuda-graph-bs": "cuda-graph-bs-decode",
 }
 GPU_MEMORY_GB = {"h100": 80, "h200": 141, "b200": 180, "gb200": 186, "b300": 270, "gb300": 277}
-_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 @dataclass
@@ -47,8 +46,7 @@ class Unmapped:
     renamed: dict[str, str] = field(default_factory=dict)
 
     def add(self, place: str, value: Any, why: str) -> None:
-        last = place.rpartition(".")[2].upper()
-        self.kept[place] = "(not kept)" if any(word in last for word in _SECRET) else value
+        self.kept[place] = value
         self.reasons[place] = why
 
 

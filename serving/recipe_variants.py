@@ -1,7 +1,7 @@
 """The variants of a srt-slurm recipe: `base` with `override_*`, `zip_override_*`, and the first point of a `sweep`."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,12 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True)
 class Variant:
-    """One recipe without lists of alternatives. `notes`: what was chosen among several."""
+    """One recipe without lists of alternatives. `notes`: what was chosen among several. `beside`: place and value of what
+    stands beside `base` and is no variant of it."""
 
     recipe: dict[str, Any]
     notes: tuple[Fault, ...]
+    beside: tuple[tuple[str, Any], ...]
 
 
 def variant_of(document: Mapping[str, Any], wanted: str | None) -> Variant:
@@ -24,7 +26,8 @@ def variant_of(document: Mapping[str, Any], wanted: str | None) -> Variant:
 
     Raises BadInput for a name that there is not, and for alternatives that do not fit each other.
     """
-    found = _variants(_with_text_keys(document))
+    document = _with_text_keys(document)
+    found = _variants(document)
     if wanted is not None and wanted not in found:
         known = ", ".join(f"`{name}`" for name in found if name)
         hint = f"there are {known}" if known else "the recipe has no variants: leave the option away"
@@ -41,7 +44,7 @@ def variant_of(document: Mapping[str, Any], wanted: str | None) -> Variant:
         notes.append(
             warning("sweep", f"the first point of the sweep was taken: {values}", "write out another one by hand")
         )
-    return Variant(chosen, tuple(notes))
+    return Variant(chosen, tuple(notes), tuple(_beside(document)) if "base" in found else ())
 
 
 def _with_text_keys(part: Any) -> Any:
@@ -66,6 +69,13 @@ def _variants(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         elif key.startswith("override_"):
             found[key] = _named(_merged(base, change), base, key.removeprefix("override_"))
     return found
+
+
+def _beside(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in document.items():
+        variant = key.startswith(("override_", "zip_override_")) and isinstance(value, dict)
+        if key not in ("base", "schema") and not variant and value is not None:
+            yield key, value
 
 
 def _named(made: dict[str, Any], base: Mapping[str, Any], suffix: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from serving.errors import Broken
 from serving.identity import ProcessId, identity, still_there, this_machine, was_before_boot
 from serving.process import EngineProcess, stop
 from serving.replicas import Replica, entry_of
@@ -38,7 +39,7 @@ class Note:
         return cls(file or owned_file(), spec, replicas, started, identity(os.getpid()))
 
     def write(self) -> None:
-        """Brings the record up to date, if anything has changed."""
+        """Brings the record up to date, if anything has changed. Raises Broken where it cannot be written."""
         now = StackRecord(
             name=self.spec.name,
             digest=self.spec.digest,
@@ -50,7 +51,11 @@ class Note:
             replicas=replica_records(self.replicas, self.started),
         )
         if now != self.written:
-            write(self.file, now)
+            try:
+                write(self.file, now)
+            except OSError as error:
+                hint = "without it nobody could end the stack: make room, or set `INFRA_AGENT_HOME`"
+                raise Broken(f"cannot write the record `{self.file}`: {error}", hint) from error
             self.written = now
 
     def forget(self) -> None:

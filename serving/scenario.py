@@ -11,8 +11,9 @@ from serving.documents import read_document
 from serving.observables import OBSERVABLES
 from serving.sources import Count, Part, Source, Span, Trace, data_digest
 
-Percent = Annotated[float, Field(ge=0)]
-Milliseconds = Annotated[float, Field(gt=0)]
+Percent = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Milliseconds = Positive
 
 
 class Arrivals(Part):
@@ -24,8 +25,8 @@ class Arrivals(Part):
 
     kind: Literal["closed", "poisson", "trace"]
     concurrency: Count | None = None
-    rate_per_s: Annotated[float, Field(gt=0)] | None = None
-    speed: Annotated[float, Field(gt=0)] | None = None
+    rate_per_s: Positive | None = None
+    speed: Positive | None = None
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Self:
@@ -51,8 +52,8 @@ class Traffic(Part):
     token_ids: Span
     source: Source
     prefix_cache: Literal["kept", "flushed"] = "kept"
-    request_timeout_s: Annotated[float, Field(gt=0)]
-    block_limit_s: Annotated[float, Field(gt=0)] | None = None
+    request_timeout_s: Positive
+    block_limit_s: Positive | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -87,7 +88,7 @@ class Guard(Part):
 
     prompt_tokens: Annotated[tuple[Count, ...], Field(min_length=1)]
     greedy_tokens: Count
-    greatest_logprob_drift: Annotated[float, Field(ge=0)]
+    greatest_logprob_drift: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Scenario(Part):
@@ -102,12 +103,12 @@ class Scenario(Part):
     guard: Guard
     primary: Annotated[str, Field(min_length=1)]
     direction: Literal["down", "up"]
-    smallest_effect_of_interest_pct: Annotated[float, Field(gt=0)]
+    smallest_effect_of_interest_pct: Positive
     vetoes: dict[str, Percent]
     error_limit_pct: Percent
     greatest_send_lag_ms: Milliseconds
     confidence: Annotated[float, Field(gt=0.5, lt=1)]
-    budget_s: Annotated[float, Field(gt=0)]
+    budget_s: Positive
     required_evidence: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     approvers: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
 

@@ -46,6 +46,9 @@ _OF_DECODE = (
 
 # fmt: off
 RULES: tuple[Rule, ...] = (
+    Rule("load-format", "doubtful", lambda s: s.text("load-format") == "dummy",
+         "weights are random: what is measured is no evidence of accuracy, of the experts' load or of drafts accepted",
+         "take it away", "model_loader/loader.py"),
     # ReplaySSM
     Rule("enable-linear-replayssm", "rejected", lambda s: _replay(s) and s.mode != "null",
          "under disaggregation the decode pool is not wired for the ring",

@@ -12,7 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from serving.home import located, portable
 from serving.jsonl import read_jsonl
 
-Count = Annotated[int, Field(ge=1)]
+# Tokens of a request, requests of a block: more of them do not fit into the memory of a client.
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+MOST_PIXELS = 8192  # of a side
 RECORDED_BLOCK_TOKENS = 512
 
 
@@ -71,7 +73,7 @@ class TraceLine(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    timestamp: Annotated[float, Field(ge=0)]
+    timestamp: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     input_length: Count
     output_length: Count
     hash_ids: tuple[Annotated[int, Field(ge=0)], ...]
@@ -88,7 +90,7 @@ class Trace(Part):
     kind: Literal["trace"]
     file: DataFile
     requests: Count
-    block_tokens: Annotated[int, Field(ge=4)] = RECORDED_BLOCK_TOKENS
+    block_tokens: Annotated[int, Field(ge=4, le=RECORDED_BLOCK_TOKENS * 64)] = RECORDED_BLOCK_TOKENS
     recorded_block_tokens: Count = RECORDED_BLOCK_TOKENS
     output_scale: Annotated[float, Field(gt=0, le=1)] = 1.0
 
@@ -151,6 +153,12 @@ class Images(Part):
     height_px: Span
     question: Annotated[str, Field(min_length=1)]
     output_tokens: Span
+
+    @model_validator(mode="after")
+    def _can_be_drawn(self) -> Self:
+        if max(self.width_px.high, self.height_px.high) > MOST_PIXELS:
+            raise ValueError(f"a side of a picture has at most {MOST_PIXELS} pixels")
+        return self
 
 
 Source = Annotated[Classes | RandomLengths | Trace | Prompts | Images, Field(discriminator="kind")]

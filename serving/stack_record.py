@@ -9,9 +9,12 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from serving.descendants import SHARED_MEMORY
+from serving.errors import Broken
 from serving.home import home
 from serving.identity import ProcessId, identity, this_machine
 from serving.process import EngineProcess
@@ -27,6 +30,15 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _in_shared_memory(file: str) -> str:
+    if Path(file).parent != SHARED_MEMORY or Path(file).name in ("", ".", ".."):
+        raise ValueError(f"is no file in {SHARED_MEMORY}, and what is noted is removed with its stack")
+    return file
+
+
+SharedFile = Annotated[str, AfterValidator(_in_shared_memory)]
+
+
 class ReplicaRecord(_Record):
     """`leader`: the supervisor; `processes`: all that were seen; `shared`, `there_before`: files in shared memory."""
 
@@ -37,7 +49,7 @@ class ReplicaRecord(_Record):
     log_file: str
     leader: ProcessId
     processes: tuple[ProcessId, ...]
-    shared: tuple[str, ...]
+    shared: tuple[SharedFile, ...]
     there_before: tuple[str, ...]
 
     def process(self) -> RecordedProcess:
@@ -52,7 +64,7 @@ class StackRecord(_Record):
     digest: str
     model: str
     url: str
-    machine: str
+    machine: Annotated[str, Field(pattern=r"^[^/]+/[^/]+/[^/]+$")]
     owner: ProcessId | None
     ready_s: float | None
     replicas: tuple[ReplicaRecord, ...]
@@ -101,23 +113,44 @@ def replica_records(replicas: Mapping[str, Replica], started: Mapping[str, Engin
 
 
 def write(file: Path, record: StackRecord) -> None:
+    """Whole or not at all. Raises OSError."""
     scratch = file.with_name(f".{file.name}.{os.getpid()}")
-    scratch.write_text(record.model_dump_json(indent=1), encoding="utf-8")
-    os.replace(scratch, file)
+    try:
+        scratch.write_text(record.model_dump_json(indent=1), encoding="utf-8")
+        os.replace(scratch, file)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
 
 
 def read(file: Path) -> StackRecord | None:
-    """None when there is none, or one that cannot be read, which is said."""
+    """None when there is none. Raises Broken for one that cannot be read: its stack may run."""
     try:
         return StackRecord.model_validate_json(file.read_bytes())
     except FileNotFoundError:
         return None
     except (ValidationError, OSError) as error:
-        log.warning("the record %s cannot be read (%s); its stack, if it runs, must be ended by hand", file, error)
-        return None
+        why = str(error.errors()[0]["msg"]) if isinstance(error, ValidationError) else str(error)
+        raise Broken(
+            f"the record {file} cannot be read ({why}), so whether its stack runs is not known",
+            "use the infra-agent that wrote it, or end the stack by hand and remove the record",
+        ) from error
 
 
 def records() -> dict[Path, StackRecord]:
-    """Every record of this home that can be read, by file."""
-    found = {file: read(file) for file in sorted(folder().glob("*.json"))}
-    return {file: record for file, record in found.items() if record is not None}
+    """Every record of this home that can be read, by file; the others are said."""
+    found = {}
+    for file in sorted(folder().glob("*.json")):
+        try:
+            record = read(file)
+        except Broken as unreadable:
+            log.warning("%s", unreadable.message)
+            continue
+        if record is not None:
+            found[file] = record
+    return found
+
+
+def unreadable() -> list[Path]:
+    """The records of this home of which nothing is known."""
+    return sorted(set(folder().glob("*.json")) - records().keys())

@@ -103,7 +103,7 @@ def _replica(record: ReplicaRecord, shut_out: Collection[str]) -> ReplicaStatus:
     alive = process.alive()
     ports = listening({found.pid for found in alive})
     gone = still_there(record.leader) is None
-    pid = next((owner for owner, address, port in ports if port == record.ports[0]), None)
+    pid = next((owner for owner, address, port in ports if port in record.ports[:1]), None)
     health: Health = "ended" if gone else "no answer"
     if not gone and pid is not None and is_healthy(record.url):
         health = "shut out" if record.name in shut_out else "healthy"

@@ -3,8 +3,8 @@
     python -I -m serving.supervisor OWNER_PID PYTHON [arguments]
 
 A process of its own, because nobody else is left after a SIGKILL of the owner. It leads the session; SIGTERM is handed
-on to the engine, and it ends as the engine ends. If it is killed itself, the kernel kills the engine. An owner that has
-released it (SIGUSR2) may end, and the engine goes on.
+on to the engine, and it ends as the engine ends, after whatever that has left, in a session of its own or not. If it
+is killed itself, the kernel kills the engine. An owner that has released it (SIGUSR2) may end, and the engine goes on.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ import psutil
 
 from serving.descendants import end_at_once, members, runs, shared_memory_files
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.05
 OWNER_IS_GONE = signal.SIGUSR1
 RELEASED = signal.SIGUSR2
@@ -30,6 +30,7 @@ def main(owner: int, command: list[str]) -> None:
     there_before = shared_memory_files()
     signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
     _tie_to_parent(owner, OWNER_IS_GONE)
+    _adopt_orphans()
     released = False
     me, engine = os.getpid(), os.fork()
     if engine == 0:
@@ -46,8 +47,9 @@ def main(owner: int, command: list[str]) -> None:
                 _clear_away(there_before)
                 sys.exit("the owner is gone")
         elif arrived == signal.SIGCHLD:
-            ended, status = os.waitpid(engine, os.WNOHANG)
-            if ended:
+            status = _reaped(engine)
+            if status is not None:
+                _clear_away(there_before)
                 _end_like(os.waitstatus_to_exitcode(status))
         else:
             os.kill(engine, signal.SIGTERM)
@@ -59,6 +61,26 @@ def _tie_to_parent(parent: int, number: int) -> None:
         sys.exit(f"cannot tie the engine to its owner: {os.strerror(ctypes.get_errno())}")
     if os.getppid() != parent:
         sys.exit("the owner is gone already")
+
+
+def _adopt_orphans() -> None:
+    """What the engine's processes leave behind becomes our child, even from a session of its own, so that it is found."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1) != 0:
+        sys.exit(f"cannot adopt what the engine leaves: {os.strerror(ctypes.get_errno())}")
+
+
+def _reaped(engine: int) -> int | None:
+    """The wait status of the engine, if it has ended; every other child that has ended is let go, too."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == engine:
+            found = status
 
 
 def _clear_away(there_before: frozenset[Path]) -> None:

@@ -7,19 +7,20 @@ Times are from the loop's monotonic clock.
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 import httpx
 
 from serving.errors import Broken
-from serving.protocol import Answer, Call, call_of, fault_of
+from serving.protocol import Answer, Call, call_of, fault_of, words
 from serving.request_record import Batch, RequestRecord
 from serving.requests import Request, plan_requests
 from serving.scenario import Traffic
 
 LOOK_S = 0.01  # between two looks at the lag of the event loop
 FLUSH_WITHIN_S = 30.0
+LONGEST_LINE = 1 << 24
 
 
 def send(base_url: str, traffic: Traffic, block: int, api_key: str | None = None) -> Batch:
@@ -130,13 +131,29 @@ class _Sender:
     async def _listen(self, call: Call, answer: Answer) -> None:
         async with self.client.stream("POST", call.path, content=call.body) as response:
             if response.status_code != 200:
-                said = (await response.aread())[:200].decode(errors="replace")
-                answer.error = f"status {response.status_code}: {said}"
+                said = await anext(response.aiter_bytes(200), b"")  # its beginning: a body need not end
+                answer.error = f"status {response.status_code}: {words(said.decode(errors='replace'))}"
                 return
-            async for line in response.aiter_lines():
+            async for line in _lines(response):
                 answer.hear(line, time.monotonic())
                 if answer.error is not None:
                     return
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """Ended by a line feed alone: text of an event may hold what else Python takes for the end of a line.
+
+    Raises httpx.DecodingError for a line without an end.
+    """
+    rest = b""
+    async for chunk in response.aiter_bytes():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode(errors="replace")
+        if len(rest) > LONGEST_LINE:
+            raise httpx.DecodingError(f"a line of more than {LONGEST_LINE} bytes")
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def _times(answer: Answer, sent: float) -> dict[str, object]:

@@ -12,8 +12,12 @@ from tasks.refusal import Objection, RefusedFor
 JUDGING = re.compile(
     r"(tests?|test_.*|bench(mark)?s?|bench_.*|observability|metrics.*|profil.*|debug_utils|eval.*)(\.py)?"
 )
-# What says which arguments and modules run.
-PROVING = frozenset({"sglang/srt/entrypoints/http_server.py", "sglang/version.py"})
+# What says which arguments and modules run, and where the account of weights is taken.
+PROVING = frozenset({"sglang/srt/entrypoints/http_server.py", "sglang/version.py", "sglang/srt/model_loader/loader.py"})
+# Names by which code of an engine process gets hold of what tells of it (serving/watch).
+WATCHING = re.compile(
+    r"INFRA_AGENT_\w*|\bwatched_process\b|\baccount_of_weights\b|\b(site|user)customize\b|\bmeta_path\b|\bpath_hooks\b"
+)
 
 
 def object_to_patch(patch: CodePatch) -> Objection | None:
@@ -32,7 +36,7 @@ def object_to_patch(patch: CodePatch) -> Objection | None:
             if why is not None:
                 hint = f"a patch touches `.py` files of `{patch.package}` itself, and none that judge the engine"
                 return Objection(reason=RefusedFor.FORBIDDEN_FILE, says=f"`{path}` {why}", hint=hint)
-    return _version(patch, files, installed) or _idle(files)
+    return _watched(files) or _version(patch, files, installed) or _idle(files)
 
 
 def unchecked_patch(patch: CodePatch) -> str | None:
@@ -67,9 +71,17 @@ def _version(patch: CodePatch, files: tuple[FilePatch, ...], installed: frozense
     if not absent:
         return None
     says = f"`{absent[0]}` is no file of `{patch.package}` `{version}`"
-    return Objection(
-        reason=RefusedFor.FORBIDDEN_FILE, says=says, hint="name a file that is there, or add one (`--- /dev/null`)"
-    )
+    return Objection(reason=RefusedFor.FORBIDDEN_FILE, says=says, hint="name a file that is there: a patch adds none")
+
+
+def _watched(files: tuple[FilePatch, ...]) -> Objection | None:
+    """A process tells of itself, so its code can lie; this finds what does not even hide it."""
+    added = "\n".join(line for file in files for edit in file.edits for line in edit.added)
+    found = WATCHING.search(added)
+    if found is None:
+        return None
+    says = f"the patch names `{found[0]}`, by which its process tells what runs in it"
+    return Objection(reason=RefusedFor.FORBIDDEN_FILE, says=says, hint="leave what watches the engine alone")
 
 
 def _idle(files: tuple[FilePatch, ...]) -> Objection | None:

@@ -169,6 +169,7 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
         "no RDMA",
     ),
     ({"stream-interval": 30}, "stream-interval", "doubtful", "bundles"),
+    ({"load-format": "dummy"}, "load-format", "doubtful", "random"),
     *[
         ({name: 0}, name, "rejected", "counts ranks")
         for name in ("tp-size", "ep-size", "attn-dp-size", "attn-cp-size", "moe-dp-size", "dcp-size", "pp-size")

@@ -67,8 +67,8 @@ def test_clients_that_wait_have_no_rate_to_sweep() -> None:
         at_rate(traffic(CLOSED), 1.0)
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0])
-def test_a_rate_is_above_zero(rate: float) -> None:
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_rate_is_a_number_above_zero(rate: float) -> None:
     with pytest.raises(BadInput, match="is no rate"):
         at_rate(traffic(POISSON), rate)
 

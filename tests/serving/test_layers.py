@@ -163,3 +163,20 @@ def test_the_layer_that_moved_most_is_named_unless_more_is_unexplained() -> None
 
 def test_a_whole_that_was_not_measured_is_not_told_apart() -> None:
     assert decompose(Measured(None, "failed"), Measured(1.0), {}, {}) is None
+
+
+@pytest.mark.parametrize("after", ["nan", "+Inf", "-0.5"])
+@pytest.mark.parametrize("metric", ["sglang:encoder_transfer_seconds", "sglang:encoder_request_e2e_latency_seconds"])
+def test_a_count_that_went_backwards_or_is_no_number_is_not_measured(metric: str, after: str) -> None:
+    """As after a restart in the middle of a block; what is left is not called unexplained."""
+    window = dict(disaggregated())
+    text = samples({"sglang:encoder_transfer_seconds": 2.0, "sglang:encoder_request_e2e_latency_seconds": 10.0}, 4)
+    lines = [
+        f"{line.rpartition(' ')[0]} {after}" if line.startswith(f"{metric}_sum") else line for line in text.split("\n")
+    ]
+    window["encode"] = Span(window["encode"].before, parse("\n".join(lines)))
+    found = layers(window, CLIENT)
+    assert found["server_encode_ms"].value is None
+    assert "went backwards or is no number" in str(found["server_encode_ms"].reason)
+    assert found["unexplained_ms"].value is None
+    assert "server_encode_ms" in str(found["unexplained_ms"].reason)

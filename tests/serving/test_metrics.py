@@ -1,6 +1,10 @@
 """Two scrapes of a server and what happened between them."""
 
-from serving.metrics import disagreement, gained, histogram, parse, summed
+import httpx
+import pytest
+
+from serving.errors import Broken
+from serving.metrics import disagreement, gained, histogram, parse, resolved_arguments, scrape, summed
 from serving.request_record import RequestRecord
 
 
@@ -69,3 +73,12 @@ def test_server_and_client_agree_on_the_work_or_the_difference_is_named() -> Non
     assert "4 requests, the client 3" in (disagreement(BEFORE, AFTER, records(3)) or "")
     assert "12 output tokens, the client 8" in (disagreement(BEFORE, AFTER, records(4, output_tokens=2)) or "")
     assert "failed" in (disagreement(BEFORE, AFTER, records(4, error="status 500")) or "")
+
+
+@pytest.mark.parametrize("text", ["<html>no</html>", "a{b", "sglang:x one", "{"])
+def test_what_is_no_metrics_or_no_json_is_broken_and_no_traceback(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = httpx.Request("GET", "http://127.0.0.1:1")
+    monkeypatch.setattr("serving.metrics.httpx.get", lambda *_, **__: httpx.Response(200, text=text, request=asked))
+    for ask in (scrape, resolved_arguments):
+        with pytest.raises(Broken, match=r"no metrics|no JSON"):
+            ask("http://127.0.0.1:1")

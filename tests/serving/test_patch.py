@@ -77,6 +77,8 @@ FAULTS = {
     "no hunk": "nothing of the kind",
     "finds `import os`": SMALL.replace("-import os", "-import re"),
     "finds ``": SMALL.replace("@@ -1,1", "@@ -2,1"),
+    "another end": SMALL.replace("\n", "\r\n"),
+    "other spaces": SMALL.replace("-import os", "-import  os"),
     "does not have": SMALL.replace("@@ -1,1", "@@ -999,1"),
     "makes and deletes none": SMALL.replace("a/p/m.py", "/dev/null"),
     "two files": SMALL.replace("a/p/m.py", "a/p/n.py"),

@@ -257,3 +257,24 @@ os.kill(os.getpid(), signal.SIGSTOP)
     engine.kill()
     stop([engine])
     assert not file.exists()
+
+
+STRAY = """
+import os, subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"],
+                 start_new_session=True)
+while not os.path.getsize(sys.argv[1]):
+    pass
+"""
+
+
+def test_an_engine_that_ends_takes_along_what_it_left_in_a_session_of_its_own(port: int, tmp_path: Path) -> None:
+    log_file = tmp_path / "server.log"
+    engine = start("server", [sys.executable, "-c", STRAY, str(log_file)], {"PATH": os.environ["PATH"]}, port, tmp_path)
+    deadline = time.monotonic() + 60
+    while engine.exit_status() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    stray = int(log_file.read_text())
+    stop([engine])
+    assert not any(process.pid == stray and runs(process) for process in psutil.process_iter())

@@ -3,6 +3,7 @@
 import pytest
 
 from serving import quality
+from serving.errors import Broken
 from serving.scenario import Guard
 from serving.sources import Span
 
@@ -65,3 +66,33 @@ def test_a_difference_that_cannot_be_known_is_none(
     first: list[float | None], second: list[float | None], largest: float | None
 ) -> None:
     assert quality.largest_difference(first, second) == largest
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        {"output_ids": None},
+        {"output_ids": [5], "meta_info": {"output_token_logprobs": [[-1.0, 5, None]]}},
+        {"output_ids": [5, 6], "meta_info": {"output_token_logprobs": None}},
+        {"output_ids": [5, 6], "meta_info": {"output_token_logprobs": [[-1.0], []]}},
+        {"output_ids": [5, 6], "meta_info": {"output_token_logprobs": [["x"], [-1.0]]}},
+    ],
+)
+def test_an_answer_without_the_tokens_or_their_numbers_is_the_fault_of_who_gave_it(
+    answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {"output_token_logprobs": [[-1.0, 5, None], [-2.0, 6, None]], "input_token_logprobs": [[None], [-1.0]]}
+    sound = {"output_ids": [5, 6], "meta_info": whole}
+    guard = Guard(prompt_tokens=(4,), greedy_tokens=2, greatest_logprob_drift=0.1)
+
+    def probed(bad: str) -> quality.Probe:
+        monkeypatch.setattr(quality, "_generate", lambda url, *_, **__: answer if url == bad else sound)
+        (found,) = quality.probe("http://a", "http://b", guard, Span(low=10, high=20), seed=1)
+        return found
+
+    assert probed("nobody").drift == 0.0
+    assert (probed("http://b").drift, "candidate" in str(probed("http://b").reason)) == (None, True)
+    with pytest.raises(Broken, match="the incumbent gives no 2 tokens"):
+        probed("http://a")

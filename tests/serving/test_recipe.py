@@ -104,6 +104,65 @@ def test_simulated_acceptance_is_a_trap_of_measuring(made: Imported) -> None:
     assert "no evidence of accuracy" in trap.message
 
 
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"environment": {"sglang_simulate_acc_len": 3}}, "environment.sglang_simulate_acc_len"),
+        ({"frontend": {"env": {"SGLANG_SIMULATE_ACC_METHOD": "x"}}}, "frontend.env.SGLANG_SIMULATE_ACC_METHOD"),
+        ({"benchmark": {"command": "SGLANG_SIMULATE_ACC_LEN=3 python bench.py"}}, "benchmark.command"),
+        ({"setup": ["export SGLANG_SIMULATE_ACC_LEN=3"]}, "setup.0"),
+        (
+            {"backend": {**SMALL["backend"], "decode_environment": {}, "environment": {"SGLANG_SIMULATE_ACC_LEN": 3}}},
+            "backend.environment.SGLANG_SIMULATE_ACC_LEN",
+        ),
+    ],
+    ids=lambda change: change if isinstance(change, str) else "",
+)
+def test_simulated_acceptance_is_found_wherever_and_however_it_is_written(change: dict[str, Any], place: str) -> None:
+    honest = {**SMALL, "backend": {**SMALL["backend"], "decode_environment": {}}}
+    assert not [note for note in imported(honest).notes if "simulated" in note.message]
+    found = [note.field for note in imported({**honest, **change}).notes if "simulated" in note.message]
+    assert found == [f"unmapped.{place}"]
+
+
+def test_what_nothing_reads_is_kept_with_a_warning_wherever_it_stands() -> None:
+    backend = SMALL["backend"]
+    more = {
+        "backend": {
+            **backend,
+            "aggregated_environment": {"A": "1"},
+            "shared": 1,
+            "sglang_config": {**backend["sglang_config"], "router": {"policy": "x"}},
+        },
+        "resources": {**SMALL["resources"], "network": "ib", "agg_nodes": 3},
+        "health_check": {**SMALL["health_check"], "path": "/x"},
+        "engine": {"type": "sglang", "image": "y"},
+    }
+    made = imported({"base": {**SMALL, **more}, "override_x": {"name": "x"}, "notes_of_ours": "z"})
+    expected = {
+        "backend.aggregated_environment", "backend.shared", "backend.sglang_config.router", "resources.network",
+        "resources.agg_nodes", "health_check.path", "engine.image", "notes_of_ours",
+    }  # fmt: skip
+    assert set(made.spec.unmapped) >= expected
+    assert {note.field.removeprefix("unmapped.") for note in made.notes} >= expected
+
+
+def test_no_secret_is_kept_however_deep_it_stands_and_no_count_of_tokens_is_taken_for_one() -> None:
+    told = {
+        "frontend": {
+            "env": {"HF_TOKEN": "hf_secret", "apiKey": "hf_secret"},
+            "args": ["--api-key hf_secret", {"password": "hf_secret"}],
+        },
+        "setup": "export HF_TOKEN=hf_secret && run",
+    }
+    config = {**SMALL["backend"]["sglang_config"]["decode"], "max-lost-tokens": 77}
+    backend = {**SMALL["backend"], "sglang_config": {**SMALL["backend"]["sglang_config"], "decode": config}}
+    made = imported({**SMALL, **told, "backend": backend})
+    assert "hf_secret" not in as_yaml(made.spec, "x")
+    assert made.spec.unmapped["setup"] == "export HF_TOKEN=(not kept) && run"
+    assert made.spec.unmapped["backend.sglang_config.decode.max-lost-tokens"] == 77
+
+
 def test_an_imported_stack_loads_again_and_has_no_error(made: Imported, tmp_path: Path) -> None:
     file = again(made, tmp_path)
     assert load_stack(file).digest == made.spec.digest

@@ -1,16 +1,20 @@
 """Only what was noted is ended: by pid and start time, on this machine, of an owner that is gone."""
 
+import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
-from fake_stack import python
+from fake_stack import fake_stack, python
 
 from serving.descendants import runs
+from serving.detached import down, up
+from serving.errors import Broken
 from serving.identity import ProcessId, identity, still_there, this_machine
 from serving.remains import reap
-from serving.stack_record import ReplicaRecord, StackRecord, detached_file, folder, read, records, write
+from serving.stack_record import ReplicaRecord, StackRecord, detached_file, folder, read, records, unreadable, write
 
 
 @pytest.fixture
@@ -80,6 +84,43 @@ def test_a_record_that_cannot_be_read_hides_no_other(sleeper: psutil.Process, ca
     assert "damaged.json cannot be read" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"field_of_another_version": 1},
+        {"machine": "somewhere"},
+        {"owner": {"pid": -1, "started_ticks": 1}},
+        {"shared": ["/etc/passwd"]},
+        {"shared": ["/dev/shm/../../etc/passwd"]},
+    ],
+    ids=str,
+)
+def test_a_record_that_is_damaged_or_of_another_version_is_neither_obeyed_nor_overwritten(
+    change: dict[str, object], sleeper: psutil.Process, tmp_path: Path
+) -> None:
+    spec = fake_stack(tmp_path)
+    whole = record(known(sleeper.pid), owner=None).model_dump(mode="json")
+    part = {**whole["replicas"][0], **{name: value for name, value in change.items() if name == "shared"}}
+    content = json.dumps({**whole, "replicas": [part], **{n: v for n, v in change.items() if n != "shared"}})
+    detached_file(spec.name).write_text(content)
+    for asked in (lambda: up(spec), lambda: down(spec.name)):
+        with pytest.raises(Broken, match="cannot be read"):
+            asked()
+    assert runs(sleeper)
+    assert detached_file(spec.name).read_text() == content
+    assert unreadable() == [detached_file(spec.name)]
+
+
+def test_a_stack_whose_record_cannot_be_written_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("serving.remains.write", full)
+    with pytest.raises(Broken, match=r"cannot write the record .*No space left"):
+        up(fake_stack(tmp_path))
+    assert not records()
+
+
 def test_a_record_is_written_whole_or_not_at_all(sleeper: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
     first = record(known(sleeper.pid))
     write(detached_file("s"), first)
@@ -91,6 +132,7 @@ def test_a_record_is_written_whole_or_not_at_all(sleeper: psutil.Process, monkey
     with pytest.raises(OSError, match="No space"):
         write(detached_file("s"), first.model_copy(update={"name": "other"}))
     assert read(detached_file("s")) == first
+    assert list(folder().glob(".s.json.*")) == []
 
 
 def test_a_process_is_known_by_its_pid_and_start_time(sleeper: psutil.Process) -> None:

@@ -1,9 +1,11 @@
 """What a client sees of a server: answers, failures, requests that were given up, and its own lateness."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from fake_engine import FakeEngine, listening
 from pydantic import ValidationError
@@ -15,7 +17,7 @@ from serving.jsonl import read_jsonl, write_jsonl
 from serving.request_record import RequestRecord
 from serving.requests import plan_requests
 from serving.scenario import Arrivals
-from serving.sources import Images, RandomLengths, Span
+from serving.sources import Classes, Images, RandomLengths, RequestClass, Span
 from serving.traffic import send
 
 IMAGES = Images(
@@ -93,6 +95,64 @@ def test_words_that_are_no_answer_are_a_failure_and_no_traceback(says: str) -> N
     with listening(FakeEngine(says=(says,))) as engine:
         batch = send(engine.base_url, traffic(), 0)
     assert all("none of SGLang's" in (r.error or "") or "no memory" in (r.error or "") for r in batch.records)
+
+
+def told(**meta: object) -> str:
+    return f"data: {json.dumps({'meta_info': meta})}"
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        'data: {"meta_info": {"completion_tokens": Infinity}}',
+        told(completion_tokens=-3),
+        told(completion_tokens=True),
+        told(completion_tokens="3"),
+        told(completion_tokens=10**30),
+        told(completion_tokens=1, cached_tokens="many"),
+        told(completion_tokens=1, cached_tokens=-5),
+        told(completion_tokens=1, prompt_tokens=[1]),
+        f"data: {'[' * 100_000}",
+        'data: {"choices": [], "usage": {"completion_tokens": 1e400}}',
+    ],
+    ids=lambda says: says[:60],
+)
+@pytest.mark.parametrize("source", ["tokens", "pictures"])
+def test_counts_that_are_none_are_a_failure_and_end_no_run(says: str, source: str) -> None:
+    changes = {"source": IMAGES} if source == "pictures" else {}
+    with listening(FakeEngine(says=(says, "data: [DONE]"))) as engine:
+        batch = send(engine.base_url, traffic(**changes), 0)
+    assert all("none of SGLang's" in (r.error or "") for r in batch.records)
+
+
+def test_what_a_server_says_of_a_fault_can_be_printed_and_written_down(tmp_path: Path) -> None:
+    aborted = told(completion_tokens=1, finish_reason={"type": "abort", "message": "\ud800\x1b[31mred"})
+    with listening(FakeEngine(says=(aborted,))) as engine:
+        batch = send(engine.base_url, traffic(), 0)
+    write_jsonl(tmp_path / "r.jsonl", batch.records)
+    assert {r.error for r in batch.records} == {"the server aborted it: ??[31mred"}
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0c"])
+def test_text_with_what_else_ends_a_line_is_no_failure(end: str) -> None:
+    event = json.dumps({"text": f"a{end}b", "meta_info": {"completion_tokens": 1}}, ensure_ascii=end == "\x0c")
+    one = Classes(
+        kind="classes",
+        classes={"c": RequestClass(requests=2, prompt_tokens=Span(low=3, high=3), output_tokens=Span(low=1, high=1))},
+    )
+    with listening(FakeEngine(says=(f"data: {event}", "data: [DONE]"))) as engine:
+        batch = send(engine.base_url, traffic(source=one), 0)
+    assert [r.error for r in batch.records] == [None, None]
+
+
+def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def heard(content: bytes) -> list[str]:
+        return [line async for line in sending._lines(httpx.Response(200, content=content))]
+
+    monkeypatch.setattr("serving.traffic.LONGEST_LINE", 1000)
+    assert asyncio.run(heard(b"x" * 999 + b"\n\ny")) == ["x" * 999, "", "y"]
+    with pytest.raises(httpx.DecodingError, match="more than 1000 bytes"):
+        asyncio.run(heard(b"x" * 1001))
 
 
 def test_a_request_that_is_not_answered_in_time_is_a_failure() -> None:

@@ -198,6 +198,24 @@ def test_a_patch_touches_sources_of_its_package_that_judge_nothing(path: str, ex
 
 
 @pytest.mark.usefixtures("no_engine")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("x = os.environ['INFRA_AGENT_WATCH']", RefusedFor.FORBIDDEN_FILE),
+        ("sys.modules['watched_process'].told['weights'] = []", RefusedFor.FORBIDDEN_FILE),
+        ("import sitecustomize", RefusedFor.FORBIDDEN_FILE),
+        ("sys.meta_path.clear()", RefusedFor.FORBIDDEN_FILE),
+        ("x = os.environ['SGLANG_WATCHDOG']", None),
+        ("x = customize(y)", None),
+    ],
+)
+def test_a_patch_may_not_name_what_its_process_is_watched_by(line: str, expected: RefusedFor | None) -> None:
+    assert reason(patches(DIFF.replace("x = reciprocal(y)", line))) is expected
+    taken_away = DIFF.replace("-    x = 1 / y", f"-    {line}")
+    assert reason(patches(taken_away)) is None
+
+
+@pytest.mark.usefixtures("no_engine")
 def test_a_patch_of_spaces_and_comments_or_no_diff_at_all_is_refused() -> None:
     assert reason(patches(DIFF.replace("reciprocal(y)", "1/y  # fast"))) is RefusedFor.NO_CHANGE
     assert reason(patches(DIFF.replace("+    x = reciprocal(y)", "+    x = 1 / y"))) is RefusedFor.NO_CHANGE
