@@ -62,6 +62,8 @@ class FakeEngine:
             self._say(writer, self._metrics())
         elif head.startswith(b"GET /health"):
             self._say(writer, "")
+        elif head.startswith(b"GET "):
+            self._say(writer, "", "404 Not Found")
         elif self.key and f"Bearer {self.key}".encode() not in head:
             self._say(writer, "", "401 Unauthorized")
         elif head.startswith(b"POST /flush_cache"):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 import yaml
@@ -147,6 +148,28 @@ def test_workers_that_the_router_has_shut_out_are_named_by_status(tmp_path: Path
     assert told["shut_out"] == ["prefill", "decode"]
     health = {one["name"]: one["health"] for one in told["replicas"]}
     assert health == {"encode": "healthy", "prefill": "shut out", "decode": "shut out", "router": "healthy"}
+    assert stack("down", "fake").returncode == 0
+
+
+def test_a_real_router_shuts_out_the_workers_of_failed_requests_and_status_reads_it(file: Path, known: bool) -> None:
+    """Its prefill is gone, and the router has decode pay for it as well: breakers know requests, not causes."""
+    if not known:
+        pytest.skip("the router is in the engine environment; run: make engine")
+    written = yaml.safe_load(file.read_text())
+    del written["roles"]["router"]["engine"]
+    file.write_text(yaml.safe_dump(written))
+    up = stack("up", file)
+    assert up.returncode == 0, up.stderr
+    record = recorded()
+    for process in next(one for one in record.replicas if one.role == "prefill").process().alive():
+        process.kill()
+    body = {"input_ids": [1], "sampling_params": {"max_new_tokens": 1}}
+    asked = [httpx.post(f"{record.url}/generate", json=body, timeout=60).status_code for _ in range(3)]
+    assert asked[-1] == 503
+    said = stack("status", "fake").stdout
+    assert "prefill     ended" in said
+    assert "decode      shut out" in said
+    assert "the router sends nothing to `prefill` and `decode`" in said
     assert stack("down", "fake").returncode == 0
 
 
