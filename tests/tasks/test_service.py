@@ -459,7 +459,9 @@ def test_a_stack_of_several_roles_is_compared_on_ports_of_its_own_and_the_edit_i
         ({"api_key_variable": "STACK_KEY"}, "carry no key"),
     ],
 )
-def test_a_stack_that_is_attached_or_locked_cannot_be_compared(stated: dict[str, object], said: str, setup: Setup) -> None:
+def test_a_stack_that_is_attached_or_locked_cannot_be_compared(
+    stated: dict[str, object], said: str, setup: Setup
+) -> None:
     setup.stack.write_text(yaml.safe_dump(yaml.safe_load(setup.stack.read_text()) | stated))
     with pytest.raises(BadInput, match=said):
         measure_service(setup.hypothesis(RoleEdit(count=1)))
