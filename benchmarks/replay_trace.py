@@ -24,7 +24,7 @@ from serving.bench_summary import bench_summary
 from serving.devices import devices_of
 from serving.documents import validate
 from serving.errors import BadInput, Broken, InfraAgentError
-from serving.goodput import Point, at_rate, best, sweep
+from serving.goodput import Point, at_rate, best, doubt_of, sweep
 from serving.home import REPOSITORY
 from serving.jsonl import write_jsonl
 from serving.launch import running
@@ -33,7 +33,8 @@ from serving.request_record import Batch
 from serving.scenario import Objectives, Scenario, Traffic, load_scenario
 from serving.sources import Trace
 from serving.stack import apply_edit, load_stack
-from serving.summary import late_client, summarise_batch
+from serving.stack_rules import url_fault
+from serving.summary import summarise_batch
 from serving.trace import shared_tokens, window
 from serving.traffic import send
 from tasks.records import RoleEdit
@@ -61,14 +62,34 @@ def main() -> None:
         scenario = asked(load_scenario(chosen.scenario), chosen.requests, chosen.trace)
         for rate in chosen.rates:
             at_rate(scenario.traffic, rate)
-        out = chosen.out or Path(tempfile.mkdtemp(prefix="replay-"))
-        out.mkdir(parents=True, exist_ok=True)
+        reachable(chosen.url, chosen.devices)
+        if len({f"{rate:g}" for rate in chosen.rates}) < len(chosen.rates):
+            raise BadInput("`--rates`: two of them would write the same files", "give each rate once")
+        out = made(chosen.out)
         with served(chosen.url, chosen.stack, out) as url:
             devices = chosen.devices or counted_devices(url)
             replay(url, scenario, devices, chosen.rates, out)
     except InfraAgentError as error:
         print(error, file=sys.stderr)
         sys.exit(2 if isinstance(error, BadInput) else 4)
+
+
+def reachable(url: str | None, devices: int | None) -> None:
+    """Raises BadInput for what is no address of a server or no number of devices."""
+    if url is not None and (fault := url_fault(url.rstrip("/"))):
+        raise BadInput(f"`--url` {fault}", "as in `--url http://127.0.0.1:30000`")
+    if devices is not None and devices < 1:
+        raise BadInput(f"`--devices` is `{devices}`", "all devices of the deployment, at least 1")
+
+
+def made(out: Path | None) -> Path:
+    """The folder for the results, by default a new one. Raises BadInput where it cannot be made."""
+    try:
+        folder = out or Path(tempfile.mkdtemp(prefix="replay-"))
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"`--out`: cannot make `{out}`: {error.strerror}", "name a folder that can be made") from error
+    return folder
 
 
 def asked(scenario: Scenario, requests: int, trace: Path | None) -> Scenario:
@@ -143,9 +164,9 @@ def replay(url: str, scenario: Scenario, devices: int, rates: list[float], out: 
     if isinstance(source, Trace):
         shared = shared_tokens(source, window(source, 0).lines)
         print(f"the trace's hashes find {sum(shared)} prompt tokens in earlier requests, sent or still under way")
-    late = late_client(found, scenario.greatest_send_lag_ms)
-    if late is not None:
-        raise Broken(late, "leave a core to the client, or send more slowly")
+    doubt = doubt_of(batch, found, scenario)
+    if doubt is not None:
+        raise Broken(doubt, "leave a core to the client, or send more slowly; the records say why requests failed")
 
 
 def warm_up(url: str, scenario: Scenario) -> None:

@@ -4,14 +4,14 @@ At one rate goodput is at most that rate, so only a sweep finds what a deploymen
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from serving.errors import BadInput
 from serving.request_record import Batch
 from serving.scenario import Arrivals, Scenario, Traffic
 from serving.sources import Trace
-from serving.summary import late_client, meets, summarise_batch
+from serving.summary import Measured, late_client, meets, summarise_batch
 from serving.trace import recorded_rate_per_s
 
 
@@ -79,15 +79,11 @@ def sweep(
 def point_of(batch: Batch, scenario: Scenario, rate_per_s: float, devices: int) -> Point:
     """Raises BadInput for a block without requests or a rate that is none."""
     found = summarise_batch(batch, scenario.objectives, devices)
-    failed = sum(r.error is not None for r in batch.records)
-    doubt = late_client(found, scenario.greatest_send_lag_ms)
-    if doubt is None and 100 * failed > scenario.error_limit_pct * len(batch.records):
-        doubt = f"{failed} of {len(batch.records)} requests failed; the limit is {scenario.error_limit_pct:g} %"
     return Point(
         rate_per_s=rate_per_s,
         requests=len(batch.records),
         completed=sum(r.completed for r in batch.records),
-        failed=failed,
+        failed=sum(r.error is not None for r in batch.records),
         cancelled=sum(r.cancelled is not None for r in batch.records),
         within=sum(meets(r, scenario.objectives) for r in batch.records),
         wall_s=batch.wall_s,
@@ -98,8 +94,17 @@ def point_of(batch: Batch, scenario: Scenario, rate_per_s: float, devices: int) 
         output_tokens_per_s=found["output_tokens_per_s"].value,
         send_lag_p95_ms=found["send_lag_p95_ms"].value,
         loop_lag_p95_ms=found["loop_lag_p95_ms"].value,
-        doubt=doubt,
+        doubt=doubt_of(batch, found, scenario),
     )
+
+
+def doubt_of(batch: Batch, found: Mapping[str, Measured], scenario: Scenario) -> str | None:
+    """Why a block says nothing about the deployment, or None. `found`: its summary."""
+    failed = sum(r.error is not None for r in batch.records)
+    late = late_client(found, scenario.greatest_send_lag_ms)
+    if late is not None or 100 * failed <= scenario.error_limit_pct * len(batch.records):
+        return late
+    return f"{failed} of {len(batch.records)} requests failed; the limit is {scenario.error_limit_pct:g} %"
 
 
 def best(points: Iterable[Point], attained_pct: float) -> Point | None:

@@ -43,11 +43,12 @@ Window = Mapping[Role, Span]
 
 @dataclass(frozen=True)
 class Client:
-    """Means over the `requests` of a block, in ms."""
+    """Means over the `requests` of a block, in ms. `pictures`: whether each request brought one."""
 
     requests: int
     ttft_ms: Measured
     e2e_ms: Measured
+    pictures: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def layers(window: Window, client: Client) -> dict[str, Measured]:
     inside = {
         layer: total_of(*found)
         for layer, parts in PARTS.items()
-        if (found := [_mean(window, part, client.requests) for part in parts if part.role in window])
+        if (found := [_mean(window, part, client.requests, client.pictures) for part in parts if part.role in window])
     }
     outside = "router" if "router" in window else "http"
     return {
@@ -152,7 +153,7 @@ def rest_of(whole: Measured, parts: Mapping[str, Measured]) -> Measured:
     return Measured(whole.value - sum(part.value or 0.0 for part in parts.values()))
 
 
-def _mean(window: Window, counted: Counted, requests: int) -> Measured:
+def _mean(window: Window, counted: Counted, requests: int, pictures: bool = False) -> Measured:
     """Over the requests of the block, whichever of them passed there."""
     name = counted.metric if counted.stage is None else f"{counted.metric}{{stage={counted.stage}}}"
     if requests <= 0:
@@ -163,7 +164,7 @@ def _mean(window: Window, counted: Counted, requests: int) -> Measured:
     found = histogram(span.before, span.after, counted.metric, **_labels(counted))
     if found is None:
         # A server exposes a histogram from its first sample on: an encoder that never had a picture shows none.
-        if counted.each or gained(span.before, span.after, PICTURES):
+        if counted.each or pictures or gained(span.before, span.after, PICTURES):
             return Measured(None, f"{counted.role} exposes no `{name}`")
         found = Histogram(0.0, 0.0)
     if not (0 <= found.count < math.inf and 0 <= found.total < math.inf):

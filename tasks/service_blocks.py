@@ -18,7 +18,8 @@ from serving.nvml import sampled
 from serving.observables import OBSERVABLES
 from serving.request_record import RequestRecord
 from serving.roles_seen import look_again, look_at, rates, texts, uses, window
-from serving.scenario import Scenario
+from serving.scenario import Scenario, Traffic
+from serving.sources import Images
 from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send
 from serving.witness import Calls, Witness
@@ -58,7 +59,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
         for part, text in texts(look).items():
             (run.folder / f"{name}.{part}.{when}.prom").write_text(text, encoding="utf-8")
     seen = summarise_batch(batch, scenario.objectives, devices)
-    whole = {**seen, **_layers(window(server, before, after), batch.records, seen)}
+    whole = {**seen, **_layers(window(server, before, after), batch.records, seen, scenario.traffic)}
     whole |= {**rates(server, after, seen), "machine_cpu_pct": machine}
     whole |= summarise_calls(server.witness, counted, batch.wall_s)
     found = _blocks(whole, arm, scenario.name, order, started_s)
@@ -75,9 +76,13 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     return found
 
 
-def _layers(window: Window, records: tuple[RequestRecord, ...], seen: Mapping[str, Measured]) -> dict[str, Measured]:
+def _layers(
+    window: Window, records: tuple[RequestRecord, ...], seen: Mapping[str, Measured], traffic: Traffic
+) -> dict[str, Measured]:
     """Where the time went, if the server that answers counted what the client did."""
-    found = layers(window, Client(len(records), seen["ttft_mean_ms"], seen["e2e_mean_ms"]))
+    found = layers(
+        window, Client(len(records), seen["ttft_mean_ms"], seen["e2e_mean_ms"], isinstance(traffic.source, Images))
+    )
     span = window["decode" if "decode" in window else "server"]
     assert span.before is not None, "what answers the clients always tells its metrics"
     assert span.after is not None

@@ -83,3 +83,34 @@ def test_what_cannot_be_sent_is_refused_before_a_server_starts(
 ) -> None:
     assert run(monkeypatch, *arguments) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--url", "nowhere"), "is not `http://host:port`"),
+        (("--url", "http://127.0.0.1:99999"), "Port out of range"),
+        (("--url", "http://somebody:secret@127.0.0.1:9"), "without a user"),
+        (("--url", "http://127.0.0.1:9", "--devices", -2), "`--devices` is `-2`"),
+        (("--url", "http://127.0.0.1:9", "--devices", 0), "`--devices` is `0`"),
+        (("--url", "http://127.0.0.1:9", "--rates", 5, 5), "the same files"),
+        (("--url", "http://127.0.0.1:9", "--rates", "nan"), "is no rate"),
+        (("--url", "http://127.0.0.1:9", "--out", SCENARIO), "`--out`: cannot make"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_bad_input_and_shows_no_password(
+    arguments: tuple[object, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, *arguments) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "secret" not in shown
+
+
+def test_a_replay_whose_requests_failed_is_broken_and_keeps_its_records(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with listening(FakeEngine(fail_every=2)) as engine:
+        assert run(monkeypatch, "--url", engine.base_url, "--requests", 4, "--out", tmp_path) == 4
+    assert "2 of 4 requests failed; the limit is" in capsys.readouterr().err
+    assert len(read_jsonl(tmp_path / "mooncake-conversation-cpu.requests.jsonl", RequestRecord)) == 4

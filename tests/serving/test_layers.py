@@ -180,3 +180,11 @@ def test_a_count_that_went_backwards_or_is_no_number_is_not_measured(metric: str
     assert "went backwards or is no number" in str(found["server_encode_ms"].reason)
     assert found["unexplained_ms"].value is None
     assert "server_encode_ms" in str(found["unexplained_ms"].reason)
+
+
+def test_an_encoder_that_tells_nothing_has_worked_for_nothing_only_if_no_picture_was_sent() -> None:
+    window = {**disaggregated(), "encode": Span(parse(""), parse(""))}
+    assert layers(window, CLIENT)["server_encode_ms"].value == 0.0
+    found = layers(window, replace(CLIENT, pictures=True))
+    assert "exposes no" in str(found["server_encode_ms"].reason)
+    assert found["unexplained_ms"].value is None
