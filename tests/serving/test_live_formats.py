@@ -128,7 +128,7 @@ def test_a_request_that_the_indexer_would_not_select_whole_is_refused(live: Live
 def test_w8a8_is_served_with_all_its_weights_and_rounds_as_transformers_with_the_same_codes(
     live: Live, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """By the share of tokens: an input between two codes may fall to either, and all that comes after in that prompt differs."""
+    """By the share of tokens: an input between two codes may fall to either, and what comes after in that prompt differs."""
     server, model = live.servers[STACKS[1]], live.servers[STACKS[0]].checkpoint.folder
     check_weights(STACKS[1], server.witness)
     assert server.witness.departures() == ()
