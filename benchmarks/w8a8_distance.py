@@ -2,12 +2,15 @@
 
     .venv/bin/python -P benchmarks/w8a8_distance.py [--tokens 128] [--prompts 16] [--seed 1] [--out FILE]
 
-Teacher-forced: three servers of the same weights (float32, bfloat16, W8A8 with bfloat16 activations) say the log-probability of
-the same random tokens, each given all before it, in prefill. Nothing here says how fast W8A8 is, or how good a trained model
-would remain: the weights are random, and so are the tokens.
+Teacher-forced: four servers (unquantised and W8A8, float32 and bfloat16 beside the int8) say the log-probability of the same
+random tokens, each given all before it, in prefill. For GLM-5.3-Flash transformers says them as well, in float32 with the same
+roundings to int8. Nothing here says how fast W8A8 is, or how good a trained model would remain: the weights are random, and so
+are the tokens.
 """
 
 import argparse
+import json
+import operator
 import random
 import statistics
 import tempfile
@@ -17,6 +20,8 @@ from pathlib import Path
 
 import httpx
 
+from serving.checkpoint import checkpoint
+from serving.engine_env import run_script
 from serving.home import home
 from serving.launch import Server, running_together
 from serving.ports import port_is_free
@@ -30,15 +35,18 @@ TWINS = (
     ("tiny-glm4-moe", "tiny-glm4-moe-w8a8", "tiny-glm-cpu"),
     ("tiny-glm53", "tiny-glm53-w8a8", "tiny-glm53-w8a8-cpu"),
 )
+F32, BF16, W8A8_F32, W8A8_BF16 = "float32", "bfloat16", "W8A8 float32", "W8A8 bfloat16"
+BY_TRANSFORMERS = "W8A8 by transformers"
+PAIRS = ((W8A8_F32, F32), (W8A8_BF16, F32), (BF16, F32), (W8A8_BF16, BF16), (W8A8_F32, BY_TRANSFORMERS))
 FIRST_PORT, PORTS = 31660, 200
 ORDINARY = range(20, 1020)  # of a vocabulary of 1024, without special tokens
-HEAD = """| model | pair | mean | 99 % | largest | mean, signed | same best token |
-|---|---|---|---|---|---|---|"""
+HEAD = """| model | pair | mean | 99 % | largest | mean, signed | within 1e-5 | same best token |
+|---|---|---|---|---|---|---|---|"""
 
 
 @dataclass(frozen=True)
 class Told:
-    """Of every token but the first: its log-probability, and the token that was most probable in its place."""
+    """Of every token but the first: its log-probability, and the token that was most probable in its place, if known."""
 
     logprobs: list[float]
     best: list[int]
@@ -55,16 +63,19 @@ def main() -> None:
     prompts = [drawn.choices(ORDINARY, k=chosen.tokens) for _ in range(chosen.prompts)]
     lines = [HEAD]
     for plain, quantised, stack in TWINS:
-        lines += rows(plain, told_by_all(plain, quantised, stack, prompts))
+        told = told_by_all(plain, quantised, stack, prompts)
+        if plain == "tiny-glm53":
+            told |= {BY_TRANSFORMERS: told_by_transformers(checkpoint(plain).folder, prompts)}
+        lines += rows(plain, told)
     print("\n".join(lines))
     if chosen.out:
         chosen.out.write_text("\n".join(lines) + "\n")
 
 
 def told_by_all(plain: str, quantised: str, stack: str, prompts: Sequence[list[int]]) -> dict[str, Told]:
-    """By float32, bfloat16 and W8A8. Raises Broken if a server does not start, or leaves weights unused or unfilled."""
+    """By both models in both types. Raises Broken if a server does not start, or leaves weights unused or unfilled."""
     ports = iter(port for port in range(FIRST_PORT, FIRST_PORT + PORTS) if port_is_free(port))
-    asked = {"float32": (plain, "float32"), "bfloat16": (plain, "bfloat16"), "W8A8": (quantised, "bfloat16")}
+    asked = {F32: (plain, F32), BF16: (plain, BF16), W8A8_F32: (quantised, F32), W8A8_BF16: (quantised, BF16)}
     specs = {name: spec_of(stack, model, dtype, next(ports)) for name, (model, dtype) in asked.items()}
     runs = home() / "runs"
     runs.mkdir(exist_ok=True)
@@ -105,21 +116,32 @@ def told_by(server: Server, prompts: Sequence[list[int]]) -> Told:
     return found
 
 
+def told_by_transformers(model: Path, prompts: Sequence[list[int]]) -> Told:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "asked.json").write_text(json.dumps([{"ids": ids} for ids in prompts]))
+        run_script("reference_w8a8.py", str(model), "asked.json", "answer.json", cwd=folder, timeout_s=600)
+        answers = json.loads((folder / "answer.json").read_text())
+    return Told([value for answer in answers for value in answer], [])
+
+
 def rows(model: str, told: dict[str, Told]) -> list[str]:
     """One for each pair, of absolute differences of log-probabilities in nats; last the spread that they stand beside."""
-    pairs = (("W8A8", "bfloat16"), ("W8A8", "float32"), ("bfloat16", "float32"))
+    pairs = [pair for pair in PAIRS if {*pair} <= {*told}]
     lines = [f"| {model} | {one} from {other} | {figures(told[one], told[other])} |" for one, other in pairs]
-    exact = told["float32"].logprobs
+    exact = told[F32].logprobs
     spread = f"mean {statistics.fmean(exact):.3f}, standard deviation {statistics.stdev(exact):.3f}"
-    return [*lines, f"| {model} | log-probabilities in float32, {len(exact)} tokens | {spread} | | | | |"]
+    return [*lines, f"| {model} | log-probabilities in float32, {len(exact)} tokens | {spread} | | | | | |"]
 
 
 def figures(one: Told, other: Told) -> str:
     signed = [a - b for a, b in zip(one.logprobs, other.logprobs, strict=True)]
     sizes = sorted(map(abs, signed))
-    same = sum(a == b for a, b in zip(one.best, other.best, strict=True)) / len(sizes)
-    shown = (statistics.fmean(sizes), sizes[int(0.99 * len(sizes))], sizes[-1])
-    return " | ".join([*(f"{size:.4f}" for size in shown), f"{statistics.fmean(signed):+.4f}", f"{100 * same:.1f} %"])
+    shown = [f"{size:.4f}" for size in (statistics.fmean(sizes), sizes[int(0.99 * len(sizes))], sizes[-1])]
+    both = one.best and other.best
+    same = sum(map(operator.eq, one.best, other.best)) / len(sizes)
+    shown += [f"{statistics.fmean(signed):+.4f}", f"{100 * sum(size <= 1e-5 for size in sizes) / len(sizes):.1f} %"]
+    return " | ".join([*shown, f"{100 * same:.1f} %" if both else "not asked"])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 from serving.witness import Witness
@@ -13,7 +14,7 @@ def told(
     folder: Path,
     modules: dict[str, str] | None = None,
     calls: dict[str, tuple[int, int]] | None = None,
-    weights: dict[str, list[str]] | None = None,
+    weights: Mapping[str, object] | None = None,
     uncounted: dict[str, str] | None = None,
 ) -> Witness:
     """`modules`: name to sha256. `calls`: function to calls and nanoseconds."""

@@ -28,11 +28,14 @@ def absorbed_mla(module: ModuleType) -> None:
     module.AttentionBackendRegistry.register("torch_native", module._dispatch_mla_subtype)
 
 
-def limited_experts(module: ModuleType) -> None:
-    """SGLang's CPU path of W8A8 experts gives its kernel no SwiGLU limit."""
-    check(module, "W8A8Int8MoEMethod", was_there=True)
+def our_w8a8(module: ModuleType) -> None:
+    """SGLang's CPU path gives its kernel of the experts no SwiGLU limit, and its kernels take no float32; ours do."""
+    for name in ("W8A8Int8MoEMethod", "W8A8Int8Config"):
+        check(module, name, was_there=True)
     check(module.MoeRunnerConfig, "swiglu_limit", was_there=True)
-    module.W8A8Int8MoEMethod.apply = importlib.import_module("sgl_kernel.w8a8").apply_experts
+    kernels = importlib.import_module("sgl_kernel.w8a8")
+    module.W8A8Int8MoEMethod.apply = kernels.apply_experts
+    module.W8A8Int8Config.get_supported_act_dtypes = staticmethod(lambda: kernels.ACTIVATIONS)
 
 
 def dense_attention(module: ModuleType) -> None:
@@ -64,7 +67,7 @@ AFTER_IMPORT: dict[str, tuple[Callable[[ModuleType], None], ...]] = {
     "sglang.kernels.ops.activation.silu_and_mul_clamp": (put("silu_and_mul_clamp", "sgl_kernel.pointwise"),),
     "sglang.srt.layers.quantization.w8a8_int8": (
         put("_is_cpu_arm64", "sgl_kernel.w8a8", "UNPACKED_WEIGHTS"),
-        limited_experts,
+        our_w8a8,
     ),
     "sglang.srt.configs.model_config": (dense_attention,),
     "sglang.srt.model_loader.loader": (given("left_out", "dense_attention"),),

@@ -7,8 +7,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 # Linear layers have two axes, and so have these, which stay as they are.
-KEPT = ("embed_tokens.weight", "lm_head.weight", ".mlp.gate.weight")
+KEPT = ("embed_tokens.weight", "lm_head.weight", ".mlp.gate.weight", ".kv_b_proj.weight")
 VISION = "model.visual."
+# By the engine's names: it multiplies the cache by kv_b_proj without int8 sums, so int8 there would only round its weights.
+IGNORED = {VISION: "re:visual\\..*", ".kv_b_proj.": "re:.*\\.kv_b_proj"}
 
 
 def quantise(folder: Path) -> None:
@@ -27,6 +29,7 @@ def quantise(folder: Path) -> None:
     save_file(kept, file, metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "w8a8_int8", "is_dynamic": True}
-    if any(name.startswith(VISION) for name in kept):
-        config["quantization_config"]["ignore"] = ["re:visual\\..*"]
+    ignored = [pattern for part, pattern in IGNORED.items() if any(part in name for name in kept)]
+    if ignored:
+        config["quantization_config"]["ignore"] = ignored
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))

@@ -471,6 +471,16 @@ def test_a_server_whose_weights_were_not_all_loaded_is_broken(setup: Setup, tmp_
     assert not any(engine.seen for engine in setup.engines.values())
 
 
+def test_what_the_engine_computes_instead_of_what_its_model_says_is_a_fact_of_the_environment(
+    setup: Setup, tmp_path: Path
+) -> None:
+    assert measure_service(setup.hypothesis(), recall=known_noise).environment.facts["departures"] == "none"
+    account = {"unused": [], "unfilled": [], "left_out": {"dense attention": ["indexer.wk.weight"]}}
+    setup.witnesses[Arm.INCUMBENT] = told(tmp_path / "w", weights=account)
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
+    assert evidence.environment.facts["departures"] == "dense attention"
+
+
 def test_a_patch_that_does_not_fit_is_a_failed_build_with_the_reason(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

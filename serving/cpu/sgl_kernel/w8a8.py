@@ -13,6 +13,7 @@ Tensor = torch.Tensor
 
 # SGLang takes the way that hands plain, unpacked weights to the operators below when it believes to be on an Arm.
 UNPACKED_WEIGHTS = True
+ACTIVATIONS = [torch.float32, torch.bfloat16, torch.float16]
 
 
 def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
