@@ -10,7 +10,7 @@ demo: setup engine
 	.venv/bin/python -P infra/demo.py
 
 test: setup engine lint
-	.venv/bin/python -m pytest -n 2 --dist worksteal -m "not live"
+	.venv/bin/python -m pytest -n 2 --dist loadfile -m "not live"
 	.venv/bin/python -m pytest -m live
 
 lint: setup

@@ -19,7 +19,7 @@ from serving.ports import port_is_free
 from serving.readiness import EngineEnded
 from serving.stack import RoleSpec, Scalar, StackSpec, load_stack
 
-pytestmark = [pytest.mark.engine, pytest.mark.live]
+pytestmark = pytest.mark.engine
 
 STACK = Path(__file__).parents[2] / "serving" / "stacks" / "tiny-glm-cpu.yaml"
 

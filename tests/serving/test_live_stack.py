@@ -44,7 +44,7 @@ from serving.stack import RoleSpec, StackSpec, load_stack
 from serving.stack_record import StackRecord
 from serving.witness import Witness, check_weights
 
-pytestmark = [pytest.mark.engine, pytest.mark.live, pytest.mark.timeout(600)]  # two to four minutes with idle cores
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]  # two to four minutes with idle cores
 
 LENGTHS = (1, 2, 3, 5, 8, 13, 14, 21, 31, 32, 33, 47, 63, 64, 65, 80, 96, 127, 129, 200)
 LIMIT = 1e-5

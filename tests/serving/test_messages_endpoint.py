@@ -18,7 +18,7 @@ from tasks.propose import propose
 from tasks.spending import CallEnd
 from tasks.subject import read_subject
 
-pytestmark = [pytest.mark.engine, pytest.mark.live]
+pytestmark = pytest.mark.engine
 STACK = REPOSITORY / "serving" / "stacks" / "tiny-glm-cpu.yaml"
 ANSWER_TOKENS = 200
 

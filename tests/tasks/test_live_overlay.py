@@ -27,7 +27,7 @@ from tasks.service_code import Code, patch_overlay, spliced
 from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
 
-pytestmark = [pytest.mark.engine, pytest.mark.live]
+pytestmark = pytest.mark.engine
 
 SERVING = REPOSITORY / "serving"
 GARBAGE = """
