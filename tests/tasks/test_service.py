@@ -80,6 +80,9 @@ class Setup:
 
     def __init__(self, folder: Path) -> None:
         self.stack, self.scenario = folder / "stack.yaml", folder / "scenario.yaml"
+        self.checkpoint = folder / "checkpoint"
+        self.checkpoint.mkdir()
+        (self.checkpoint / "config.json").write_text('{"vocab_size": 1024}')
         arguments = {"device": "cpu", "chunked-prefill-size": 512, "page-size": 1, "enable-metrics": True}
         role = {"port": 31400, "arguments": arguments}
         stack = {"name": "s", "model": "m", "ready_timeout_s": 1, "roles": {"server": role}}
@@ -115,7 +118,7 @@ class Setup:
             }
 
     def _server(self, engine: FakeEngine, arm: Arm, run_dir: Path) -> Server:
-        model = Checkpoint(run_dir, digest("weights"))
+        model = Checkpoint(self.checkpoint, digest("weights"))
         log_file, process = run_dir / f"{arm}.log", Alive()
         witness = self.witnesses.get(arm) or told(run_dir / arm / "reports")
         part = Part(arm, "server", engine.base_url, os.getpid(), log_file, process)  # type: ignore[arg-type]
