@@ -17,7 +17,9 @@ def judge_answers(evidence: Evidence, criteria: Criteria) -> Judgement | None:
     ours, theirs = (_of(evidence, arm) for arm in Arm)
     floors = [b.value for b in ours if b.value is not None]
     if not theirs and floors:
-        return Judgement.rejected("service: no sampled request was answered by the candidate [V5]", criteria.cite(DRIFT_KEY))
+        return Judgement.rejected(
+            "service: no sampled request was answered by the candidate [V5]", criteria.cite(DRIFT_KEY)
+        )
     if not theirs:
         return None
     limit = max(LIMITS * criteria.limit(DRIFT_KEY), *floors, 0.0)

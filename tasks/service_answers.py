@@ -85,15 +85,15 @@ def score_answers(scenario: Scenario, incumbent: Server, folder: Path) -> list[B
     if vocabulary is None:
         return [_not_measured("the checkpoint does not say how large its vocabulary is")]
     began, traffic = time.monotonic(), scenario.traffic
-    planned = {
-        (number, r.id): r for number in {one.number for one in sampled} for r in plan_requests(traffic, number)
-    }
+    planned = {(number, r.id): r for number in {one.number for one in sampled} for r in plan_requests(traffic, number)}
     read = _read_all(sampled, planned, incumbent.base_url, vocabulary)
     if isinstance(read, str):
         return [_not_measured(read)]
     write_jsonl(folder / "deficits.jsonl", read)
     blocks = [block for one in read for block in _blocks(one)]
-    worst = {arm: max((b.value or 0 for b in blocks if (b.observable, b.arm) == (DEFICIT, arm)), default=0) for arm in Arm}
+    worst = {
+        arm: max((b.value or 0 for b in blocks if (b.observable, b.arm) == (DEFICIT, arm)), default=0) for arm in Arm
+    }
     log.info(
         "%d answers scored in %.1f s: largest deficit %.3g nats of the incumbent, %.3g of the candidate",
         len(read), time.monotonic() - began, worst[Arm.INCUMBENT], worst[Arm.CANDIDATE],
@@ -169,8 +169,14 @@ def _block(read: Read, observable: str, unit: str, value: float | None, reason: 
 
 
 def _not_measured(why: str) -> Block:
-    """A value of the incumbent that is not there: its answers are sound or the run is broken, so nobody takes it for a fault."""
+    """A value of the incumbent that is not there. Nobody takes it for a fault: its answers are sound, or the run is broken."""
     log.warning("the answers under traffic are not looked at: %s", why)
     return Block(
-        arm=Arm.INCUMBENT, observable=DEFICIT, unit=OBSERVABLES[DEFICIT].unit, workload="answers", value=None, order=0, reason=why
-    )  # fmt: skip
+        arm=Arm.INCUMBENT,
+        observable=DEFICIT,
+        unit=OBSERVABLES[DEFICIT].unit,
+        workload="answers",
+        value=None,
+        order=0,
+        reason=why,
+    )
