@@ -44,7 +44,7 @@ def score(url: str, prompt: Sequence[int], answer: Sequence[int]) -> Scored:
         meta = told["meta_info"]
         given = first_of_each(meta["input_token_logprobs"][1:])
         tops = meta.get("input_top_logprobs")
-        best = None if tops is None else first_of_each(top[0] for top in tops[1:])
+        best = None if not tops else first_of_each(top[0] for top in tops[1:])
     except NO_ANSWER:
         given, best = [], []
     if any(len(told) != len(answer) for told in (given, best) if told is not None):
