@@ -63,3 +63,12 @@ def deficits(scored: Scored) -> list[float | None]:
         else None
         for given, best in zip(scored.given, scored.best or (None,) * len(scored.given), strict=True)
     ]
+
+
+def deficits_against(
+    own: Scored, scored: Scored, tokens: Sequence[int], own_tokens: Sequence[int]
+) -> list[float | None]:
+    """Below the tokens of the server's `own` answer, up to and with the first that is another: where no likeliest are told."""
+    same = [a == b for a, b in zip(tokens, own_tokens, strict=True)]
+    steps = same.index(False) + 1 if False in same else len(same)
+    return deficits(Scored(scored.given[:steps], own.given[:steps]))

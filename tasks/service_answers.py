@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from serving.answers import Scored, deficits, prompt_ids, score
+from serving.answers import Scored, deficits, deficits_against, prompt_ids, score
 from serving.errors import Broken
 from serving.jsonl import read_jsonl, write_jsonl
 from serving.launch import Server
@@ -26,7 +26,6 @@ from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
 DEFICIT, TOKEN = "answer_deficit", "answer_deficit_token"
-NO_BEST = "the server tells no likeliest tokens of a prompt; a router of prefill and decode passes none on"
 
 
 class Sampled(BaseModel):
@@ -89,6 +88,8 @@ def score_answers(scenario: Scenario, incumbent: Server, folder: Path) -> list[B
     read = _read_all(sampled, planned, incumbent.base_url, vocabulary)
     if isinstance(read, str):
         return [_not_measured(read)]
+    if not read:
+        return [_not_measured("no sampled request was answered by both arms")]
     write_jsonl(folder / "deficits.jsonl", read)
     blocks = [block for one in read for block in _blocks(one)]
     worst = {
@@ -104,28 +105,44 @@ def score_answers(scenario: Scenario, incumbent: Server, folder: Path) -> list[B
 def _read_all(
     sampled: Sequence[Sampled], planned: Mapping[tuple[int, str], Request], url: str, vocabulary: int
 ) -> list[Read] | str:
-    """Each answer with its deficits; or why none has any. Answers that both arms gave alike are scored once."""
+    """Each answer with its deficits; or why none has any. Answers that both arms gave alike are scored once.
+
+    A router of prefill and decode passes no likeliest tokens on. The candidate's answers are then held against the
+    incumbent's to the same requests, and those are held against nothing.
+    """
     scores: dict[tuple[tuple[int, ...], tuple[int, ...]], Scored] = {}
+    own: dict[tuple[int, str], tuple[Scored, tuple[int, ...]]] = {}
     found = []
-    for one in sampled:
-        request = planned[one.number, one.request]
-        if (fault := _fault(one, request, vocabulary)) is not None:
-            found.append(_read(one, (), fault))
+    for one in sorted(sampled, key=lambda one: one.arm is Arm.CANDIDATE):
+        name = (one.number, one.request)
+        if (fault := _fault(one, planned[name], vocabulary)) is not None:
+            found.append(_read(one, [], fault))
             continue
-        prompt = prompt_ids(url, request)
+        prompt = prompt_ids(url, planned[name])
         if prompt is None:
             return "the server does not say which tokens it reads in a text"
         asked = (prompt, one.token_ids)
         if asked not in scores:
             scores[asked] = score(url, *asked)
-        if (best := scores[asked].best) is None:
-            return NO_BEST
-        lost = deficits(scores[asked])
-        if None in deficits(Scored(best, best)):
-            raise Broken(f"the incumbent's log-probabilities after `{one.request}` are not finite", "see its log")
-        unlikely = f"token {lost.index(None) + 1} has no finite log-probability" if None in lost else None
-        found.append(_read(one, tuple(lost), unlikely))
+        scored = scores[asked]
+        if one.arm is Arm.INCUMBENT:
+            own[name] = (scored, one.token_ids)
+        if scored.best is not None:
+            sound = None not in deficits(Scored(scored.best, scored.best))
+            found.append(_by_numbers(one, deficits(scored), sound))
+        elif name in own:
+            ours, tokens = own[name]
+            sound = None not in deficits(Scored(ours.given, ours.given))
+            lost = deficits_against(ours, scored, one.token_ids, tokens)
+            found += [_by_numbers(one, lost, sound)] if one.arm is Arm.CANDIDATE else []
     return found
+
+
+def _by_numbers(one: Sampled, lost: Sequence[float | None], sound: bool) -> Read:
+    """`sound`: the numbers that the answer is held against are all there."""
+    if not sound:
+        raise Broken(f"the incumbent's log-probabilities after `{one.request}` are not finite", "see its log")
+    return _read(one, lost, f"token {lost.index(None) + 1} has no finite log-probability" if None in lost else None)
 
 
 def _fault(one: Sampled, request: Request, vocabulary: int) -> str | None:
@@ -136,13 +153,13 @@ def _fault(one: Sampled, request: Request, vocabulary: int) -> str | None:
     return None if alien is None else f"`{str(alien)[:20]}` is no token id of the {vocabulary} that the model has"
 
 
-def _read(one: Sampled, lost: tuple[float | None, ...], fault: str | None) -> Read:
+def _read(one: Sampled, lost: Sequence[float | None], fault: str | None) -> Read:
     if fault is not None and one.arm is Arm.INCUMBENT:
         raise Broken(
             f"the incumbent's own answer to `{one.request}` under traffic is not sound: {fault}",
             "the incumbent must be sound before anything is compared with it",
         )
-    return Read(**one.model_dump(), deficits_nats=lost, reason=fault)
+    return Read(**one.model_dump(), deficits_nats=tuple(lost), reason=fault)
 
 
 def _blocks(read: Read) -> list[Block]:

@@ -3,7 +3,7 @@
 import pytest
 from fake_engine import FakeEngine, listening
 
-from serving.answers import Scored, deficits, prompt_ids, score
+from serving.answers import Scored, deficits, deficits_against, prompt_ids, score
 from serving.errors import Broken
 from serving.requests import Request
 
@@ -47,3 +47,10 @@ def test_a_server_that_does_not_say_what_it_reads_in_a_text_leaves_the_prompt_un
 ) -> None:
     monkeypatch.setattr("serving.answers.generate", lambda *_, **__: {"output_ids": [5]})
     assert prompt_ids("http://a", Request("0-0", "prompts", 2, text="Hi")) is None
+
+
+def test_against_an_answer_of_its_own_a_server_counts_up_to_the_first_token_that_is_another() -> None:
+    """What follows answers another question, and no number says what its right answer was."""
+    own, other = Scored((-1.0, -1.0, -1.0), None), Scored((-1.0, -1.5, -9.0), None)
+    assert deficits_against(own, other, (5, 7, 8), (5, 6, 8)) == [0.0, 0.5]
+    assert deficits_against(own, own, (5, 6, 8), (5, 6, 8)) == [0.0] * 3

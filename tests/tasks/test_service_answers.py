@@ -130,7 +130,6 @@ NOT_MEASURED: dict[str, dict[str, object]] = {
     "the scenario looks at none": {"asked": scenario(count=0)},
     "no stream of the incumbent carried": {"incumbent": FakeEngine(streamed=lambda ids: None)},
     "does not say how large its vocabulary is": {"config": "{}"},
-    "tells no likeliest tokens of a prompt": {"incumbent": FakeEngine(tops=False)},
 }
 
 
@@ -147,3 +146,22 @@ def test_an_answer_to_a_text_is_scored_after_the_tokens_that_the_server_reads_in
     prompts = Prompts(kind="prompts", file=str(file), requests=2, output_tokens=Span(low=4, high=4))
     blocks = scored(tmp_path, FakeEngine(), asked=scenario(source=prompts))
     assert [b.value for b in of(blocks, CAN)] == [0.0] * 2
+
+
+@pytest.mark.parametrize(("streamed", "deficit"), [(lambda ids: ids, 0.0), (lambda ids: [t + 1 for t in ids], 0.01)])
+def test_behind_a_router_that_tells_no_likeliest_tokens_answers_are_held_against_the_incumbents(
+    streamed: Callable[[list[int]], object], deficit: float, tmp_path: Path
+) -> None:
+    blocks = scored(tmp_path, FakeEngine(streamed=streamed), FakeEngine(tops=False))
+    assert [b.value for b in of(blocks, CAN)] == pytest.approx([deficit] * 3)
+    assert not of(blocks, INC)
+
+
+def test_behind_such_a_router_an_incumbent_without_finite_numbers_is_broken_too(tmp_path: Path) -> None:
+    with pytest.raises(Broken, match="not finite"):
+        scored(tmp_path, FakeEngine(), FakeEngine(tops=False, drift=None))
+
+
+def test_where_both_arms_answer_no_common_request_one_block_says_so(tmp_path: Path) -> None:
+    (block,) = scored(tmp_path, FakeEngine(fail_every=1), FakeEngine(tops=False))
+    assert "answered by both arms" in (block.reason or "")
