@@ -81,6 +81,9 @@ CONTEXT = {
     "machine_cpu_pct": Observable("%", "down"),
 }
 
+# Of an answer to the traffic (serving/answers.py): how far its worst token is below the incumbent's likeliest one.
+ANSWERS = {"answer_deficit": Observable("nats", "down")}
+
 # Of the functions whose calls are counted where an arm runs other code: calls of a block, mean time of a call, and the
 # share of the block's time that a server spends in them.
 CODE = {
@@ -89,4 +92,4 @@ CODE = {
     "code_share_pct": Observable("%", "down"),
 }
 
-OBSERVABLES = {**CLIENT, **SERVER, **RATES, **PROCESSES, **DEVICES, **CONTEXT, **CODE}
+OBSERVABLES = {**CLIENT, **SERVER, **RATES, **PROCESSES, **DEVICES, **CONTEXT, **ANSWERS, **CODE}

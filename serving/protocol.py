@@ -45,16 +45,23 @@ def _chat(request: Request) -> dict[str, Any]:
 class Answer:
     """What has been heard of one answer so far. `event_times_s`: when tokens came, by the clock of the caller.
 
-    `prompt_tokens` and `cached_tokens` are the server's counts, None as long as it gives none. `whole`: it said that this
-    was all.
+    `prompt_tokens` and `cached_tokens` are the server's counts, None as long as it gives none. `ids`: the tokens themselves as
+    it says them, unread, where its events carry them. `whole`: it said that this was all.
     """
 
     event_times_s: list[float] = field(default_factory=list)
     tokens: int = 0
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    ids: list[object] = field(default_factory=list)
     error: str | None = None
     whole: bool = False
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """Nothing unless all of them are numbers."""
+        ids = tuple(token for token in self.ids if type(token) is int)
+        return ids if len(ids) == len(self.ids) else ()
 
     def hear(self, line: str, now_s: float) -> None:
         """Takes in one line of the stream. What cannot be understood becomes the answer's error."""
@@ -69,14 +76,17 @@ class Answer:
             if "error" in event:
                 self.error = f"server: {words(event['error'])}"
             elif "meta_info" in event:
-                self._hear_generate(event["meta_info"], now_s)
+                self._hear_generate(event["meta_info"], event.get("output_ids"), now_s)
             else:
                 self._hear_chat(event, now_s)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.error = f"an event that is none of SGLang's: `{words(said[:100])}`"
 
-    def _hear_generate(self, meta: Mapping[str, Any], now_s: float) -> None:
+    def _hear_generate(self, meta: Mapping[str, Any], ids: object, now_s: float) -> None:
+        """Each event has all the tokens so far or, under `--incremental-streaming-output`, those that are new."""
         self._count(meta, meta.get("cached_tokens"), now_s)
+        if isinstance(ids, list):
+            self.ids = ids if len(ids) >= meta["completion_tokens"] else [*self.ids, *ids]
         self._end(meta.get("finish_reason"))
 
     def _hear_chat(self, event: Mapping[str, Any], now_s: float) -> None:

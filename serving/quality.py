@@ -19,7 +19,7 @@ from serving.sources import Span
 
 TIMEOUT_S = 120.0
 # What reading an answer of another shape raises.
-_NO_ANSWER = (KeyError, TypeError, ValueError, IndexError, OverflowError)
+NO_ANSWER = (KeyError, TypeError, ValueError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -103,32 +103,34 @@ def _larger(prefill: float | None, decode: float | None) -> float | None:
 
 def _greedy(url: str, prompt: list[int], count: int) -> Decoded:
     """Nothing where the answer is not of `count` tokens: what that means depends on whose it is."""
-    answer = _generate(url, prompt, count, return_logprob=True)
+    answer = generate(url, prompt, count, return_logprob=True)
     try:
         tokens = tuple(int(token) for token in answer["output_ids"])
-        logprobs = _first_of_each(answer["meta_info"]["output_token_logprobs"])
-    except _NO_ANSWER:
+        logprobs = first_of_each(answer["meta_info"]["output_token_logprobs"])
+    except NO_ANSWER:
         return Decoded((), ())
     return Decoded(tokens, tuple(logprobs)) if len(tokens) == len(logprobs) == count else Decoded((), ())
 
 
 def _logprobs(url: str, tokens: list[int]) -> list[float | None]:
     """Of each token after the first, given those before it; empty where the answer has none."""
-    answer = _generate(url, tokens, 1, return_logprob=True, logprob_start_len=0)
+    answer = generate(url, tokens, 1, return_logprob=True, logprob_start_len=0)
     try:
-        return _first_of_each(answer["meta_info"]["input_token_logprobs"][1:])
-    except _NO_ANSWER:
+        return first_of_each(answer["meta_info"]["input_token_logprobs"][1:])
+    except NO_ANSWER:
         return []
 
 
-def _first_of_each(entries: Any) -> list[float | None]:
+def first_of_each(entries: Any) -> list[float | None]:
+    """The number that each entry of SGLang's log-probabilities begins with. Raises one of NO_ANSWER for another shape."""
     return [None if entry[0] is None else float(entry[0]) for entry in entries]
 
 
-def _generate(url: str, tokens: list[int], count: int, **options: object) -> Any:
-    """The answer, None if it is no JSON. Raises Broken without an answer."""
+def generate(url: str, prompt: list[int] | str, count: int, **options: object) -> Any:
+    """The answer to token ids or to a text, None if it is no JSON. Raises Broken without an answer."""
     sampling = {"max_new_tokens": count, "temperature": 0, "ignore_eos": True}
-    body = {"input_ids": tokens, "sampling_params": sampling, **options}
+    asked = {"text" if isinstance(prompt, str) else "input_ids": prompt}
+    body = {**asked, "sampling_params": sampling, **options}
     try:
         answer = httpx.post(f"{url}/generate", json=body, timeout=TIMEOUT_S, trust_env=False).raise_for_status()
     except httpx.HTTPError as error:

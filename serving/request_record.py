@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class RequestRecord(BaseModel):
@@ -13,7 +13,8 @@ class RequestRecord(BaseModel):
     `itl_ms`: gaps between successive events of the stream; an event may carry several tokens. `tpot_ms`: time after the
     first token over the tokens after it; None for a single token. `sent_s` is since the block began, and `send_lag_ms` is
     how late the client was against its own schedule; both are None for a request that was never sent. `prompt_tokens` is
-    None where only the server could have told it, and did not.
+    None where only the server could have told it, and did not. `token_ids`: the answer, where its stream carries ids; they
+    are not written down with the rest.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +32,7 @@ class RequestRecord(BaseModel):
     e2e_ms: float | None = None
     error: str | None = None
     cancelled: str | None = None
+    token_ids: tuple[int, ...] = Field(default=(), exclude=True)
 
     @property
     def completed(self) -> bool:

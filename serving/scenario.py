@@ -84,11 +84,15 @@ class Objectives(Part):
 
 
 class Guard(Part):
-    """Prompts whose log-probabilities both arms must agree on before any traffic."""
+    """Prompts whose log-probabilities both arms must agree on before any traffic.
+
+    `answers_per_block`: so many answers to the traffic of each block are scored afterwards; 0 looks at none.
+    """
 
     prompt_tokens: Annotated[tuple[Count, ...], Field(min_length=1)]
     greedy_tokens: Count
     greatest_logprob_drift: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    answers_per_block: Annotated[int, Field(ge=0, le=1000)] = 2
 
 
 class Scenario(Part):

@@ -175,5 +175,6 @@ def _record(request: Request, answer: Answer, **seen: object) -> RequestRecord:
         "prompt_tokens": request.prompt_tokens or answer.prompt_tokens,
         "output_tokens": answer.tokens,
         "cached_tokens": answer.cached_tokens,
+        "token_ids": answer.token_ids,
     }
     return RequestRecord.model_validate({**told, **seen})

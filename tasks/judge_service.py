@@ -1,12 +1,14 @@
-"""Does the deployed stack improve under traffic? First quality, then whether the traffic can be trusted, then the metrics."""
+"""Does the deployed stack improve under traffic? First what it computes, asked by the guard and under traffic; then whether the
+traffic can be trusted; then the metrics."""
 
 from serving.observables import LAYERS, OBSERVABLES
 from tasks.decomposition import plain
+from tasks.judge_answers import answers_finding, judge_answers, not_read
 from tasks.judgement import Criteria, Judgement
 from tasks.noise import Noise
 from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of
 from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
-from tasks.service_trust import distrust, edited, service_finding
+from tasks.service_trust import distrust, edited, lost_requests, service_finding
 
 DRIFT, FLOOR = "logprob_drift", "logprob_floor"
 CALLS, CALL_TIME = "code_calls", "code_us"
@@ -15,7 +17,12 @@ CALLS, CALL_TIME = "code_calls", "code_us"
 def judge_service(evidence: Evidence, criteria: Criteria, answers: bool) -> Judgement:
     """PASSED needs the whole interval of the primary observable and of every veto on the right side of its limit."""
     return (
-        _quality(evidence, criteria) or _idle(evidence) or distrust(evidence, criteria) or _effect(evidence, criteria)
+        _quality(evidence, criteria)
+        or _idle(evidence)
+        or lost_requests(evidence, criteria)
+        or judge_answers(evidence, criteria)
+        or distrust(evidence, criteria)
+        or _effect(evidence, criteria)
     )
 
 
@@ -76,9 +83,11 @@ def is_decided(blocks: tuple[Block, ...], criteria: Criteria, noise: Noise | Non
 def _effect(evidence: Evidence, criteria: Criteria) -> Judgement:
     found = effect(evidence.blocks, criteria, evidence.noise)
     observed = tuple(c.observable for c in found.compared)
+    why = not_read(evidence)
+    unread = "" if why is None else f"; answers under traffic: not measured ({why})"
     return Judgement(
         outcome=found.outcome,
-        reason=f"service: {found.reason}; {_shown(evidence, found.compared[0])}",
+        reason=f"service: {found.reason}; {_shown(evidence, found.compared[0])}{unread}",
         criterion=criteria.cite(found.key),
         intervals=tuple(c.interval for c in found.compared if c.interval is not None),
         findings=_findings(evidence, observed),
@@ -150,4 +159,4 @@ def _findings(evidence: Evidence, observed: tuple[str, ...]) -> tuple[Finding, .
     layers = [
         service_finding(evidence, name, LocusKind.INTERVAL, plain(name), where) for name in LAYERS if name in there
     ]
-    return (*found, *layers)
+    return (*found, *layers, *answers_finding(evidence))

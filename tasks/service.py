@@ -1,7 +1,8 @@
 """The `service` rung: incumbent and candidate stack side by side, the same traffic to both in turns.
 
 Order: both servers start together; the edit must be in force and be all that differs; both must compute the same; then
-warm-up, and pairs of blocks whose order is drawn at random. Intervals and opinions are made elsewhere, from the blocks.
+warm-up, and pairs of blocks whose order is drawn at random; then a sample of the answers to that traffic is scored. Intervals
+and opinions are made elsewhere, from the blocks.
 Where the candidate is other code in the same stack, it must be what runs, and its share of the incumbent's time is measured
 first: with the kernel's gain by itself that predicts what the traffic will show.
 """
@@ -26,6 +27,7 @@ from serving.validate import check_stack
 from serving.witness import check_weights
 from tasks.noise import Noise
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
+from tasks.service_answers import score_answers
 from tasks.service_arms import Arms, arms_of, prove
 from tasks.service_blocks import Run, send_block
 from tasks.service_code import Code
@@ -37,8 +39,8 @@ from tasks.service_share import measure_share, predicted_gain
 
 log = logging.getLogger(__name__)
 
-# Time kept free at the end of a budget: stopping both servers.
-STOPPING_S = 15.0
+# Time kept free at the end of a budget: scoring answers, and stopping both servers.
+ENDING_S = 20.0
 
 Enough = Callable[[tuple[Block, ...], Noise | None], bool]
 Recall = Callable[[Mapping[str, str]], Noise | None]
@@ -148,6 +150,8 @@ def _compare(
             )
             check_breakers(servers.values())
             _send_traffic(servers, rng, observed, enough)
+            if observed.fault is None:
+                observed.blocks += score_answers(observed.scenario, servers[Arm.INCUMBENT], observed.run.folder)
         check_answering(servers.values())
     except Broken as broken:
         ended = servers[Arm.CANDIDATE].ended()
@@ -185,7 +189,7 @@ def _send_traffic(servers: Mapping[str, Server], rng: random.Random, observed: O
         if enough is not None and enough(tuple(observed.blocks), observed.noise):
             log.info("decided after %d pairs", pair + 1)
             return
-        if observed.run.elapsed_s + took_s + STOPPING_S > scenario.budget_s:
+        if observed.run.elapsed_s + took_s + ENDING_S > scenario.budget_s:
             log.info("the budget of %.0f s ends the traffic after %d pairs", scenario.budget_s, pair + 1)
             return
 

@@ -24,6 +24,7 @@ from serving.summary import Measured, summarise, summarise_batch
 from serving.traffic import send
 from serving.witness import Calls, Witness
 from tasks.records import Arm, Block
+from tasks.service_answers import keep_answers
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ class Run:
 
 
 def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order: int, run: Run) -> list[Block]:
-    """One block of traffic on one arm. Request records and both scrapes are kept in the folder of the run."""
+    """One block of traffic on one arm. Request records, both scrapes and, in a comparison, a sample of the answers are kept in
+    the folder of the run."""
     devices = devices_of([resolved_by(part) for part in server.parts if part.role != "router"])
     psutil.cpu_percent()
     started_s = run.elapsed_s
@@ -55,6 +57,8 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     after = look_again(server, before, len(completed))
     name = f"{run.prefix}{order:03d}-{arm}"
     write_jsonl(run.folder / f"{name}.requests.jsonl", batch.records)
+    if not run.prefix:
+        keep_answers(scenario, arm, number, order, batch.records, run.folder)
     for when, look in (("before", before), ("after", after)):
         for part, text in texts(look).items():
             (run.folder / f"{name}.{part}.{when}.prom").write_text(text, encoding="utf-8")

@@ -21,15 +21,18 @@ UNEVEN_HITS = 0.02  # of the prompt tokens
 
 def distrust(evidence: Evidence, criteria: Criteria) -> Judgement | None:
     """What makes traffic no measurement. The ids in brackets are those of docs/traps.md."""
-    for name, happened in LOST.items():
-        if (lost := _lost(evidence, criteria, name, happened)) is not None:
-            return lost
     late = max((b.value or 0.0 for b in evidence.blocks if b.observable in LAGS), default=0.0)
     if late > criteria.limit("greatest_send_lag_ms"):
         return Judgement.broken(
             f"service: the client was late by {late:.0f} ms: the load generator is the bottleneck [V7]"
         )
     return _same_conditions(evidence, criteria) or _missing(evidence, criteria)
+
+
+def lost_requests(evidence: Evidence, criteria: Criteria) -> Judgement | None:
+    """When too many requests of an arm have no answer: of the candidate its fault, of the incumbent ours."""
+    each = (_lost(evidence, criteria, name, happened) for name, happened in LOST.items())
+    return next((lost for lost in each if lost is not None), None)
 
 
 def _lost(evidence: Evidence, criteria: Criteria, name: str, happened: str) -> Judgement | None:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,9 @@ class FakeEngine:
     `info`: what `/server_info` says. `drift`: added to every log-probability; None makes them null.
     `cut_after`: events after which a stream ends without a word. `says`: lines to send in place of an answer.
     `hang`: takes requests and never answers. `flushes`: whether the prefix cache can be flushed.
-    `breakers`: of a router, the state for each worker's URL.
+    `breakers`: of a router, the state for each worker's URL. Its model repeats the last token of a prompt.
+    `streamed`: what a streamed answer has in place of its token ids. `incremental`: events bring new ids alone.
+    `tops`: whether it tells the likeliest tokens of a prompt.
     """
 
     def __init__(
@@ -39,9 +41,13 @@ class FakeEngine:
         says: tuple[str, ...] = (),
         hang: bool = False,
         flushes: bool = True,
+        streamed: Callable[[list[int]], object] | None = None,
+        incremental: bool = False,
+        tops: bool = True,
     ) -> None:
         self.fail_every, self.short_by, self.gap_s = fail_every, short_by, gap_s
         self.info, self.drift = info or {}, drift
+        self.streamed, self.incremental, self.tops = streamed or (lambda ids: ids), incremental, tops
         self.key: str | None = None
         self.cut_after, self.says, self.hang, self.flushes = cut_after, says, hang, flushes
         self.seen: list[dict] = []
@@ -84,10 +90,18 @@ class FakeEngine:
         writer.write(f"HTTP/1.1 {status}\r\nconnection: close\r\n\r\n{text}".encode())
 
     def _whole(self, body: dict) -> dict:
-        ids, count = body["input_ids"], body["sampling_params"]["max_new_tokens"]
+        ids, count = self._read(body), body["sampling_params"]["max_new_tokens"]
         logprobs = [[None if self.drift is None else -token / 100 + self.drift, token, None] for token in ids]
-        meta = {"input_token_logprobs": logprobs, "output_token_logprobs": [logprobs[-1]] * count}
-        return {"output_ids": [ids[-1]] * count, "meta_info": meta}
+        since = body.get("logprob_start_len", 0)
+        meta = {"input_token_logprobs": logprobs[since:], "output_token_logprobs": [logprobs[-1]] * count}
+        if self.tops and body.get("top_logprobs_num"):
+            best = [own if own[1] == last else [0.0, last, None] for last, own in zip(ids, logprobs[1:], strict=False)]
+            meta["input_top_logprobs"] = [None, *([top] for top in best)][since:]
+        return {"output_ids": [ids[-1]] * count, "prompt_token_ids": ids, "meta_info": meta}
+
+    @staticmethod
+    def _read(body: dict) -> list[int]:
+        return body["input_ids"] if "input_ids" in body else list(body["text"].encode())
 
     async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: dict) -> None:
         self.seen.append(body)
@@ -110,12 +124,14 @@ class FakeEngine:
 
     async def _generate(self, writer: asyncio.StreamWriter, body: dict) -> None:
         count = body["sampling_params"]["max_new_tokens"] - self.short_by
-        read = len(body.get("input_ids", body.get("text", "")))
+        read, last = len(self._read(body)), self._read(body)[-1]
         for done in range(1, count + 1):
             if done - 1 == self.cut_after:
                 return
             await asyncio.sleep(self.gap_s)
-            event = {"meta_info": {"prompt_tokens": read, "completion_tokens": done, "cached_tokens": 0}}
+            meta = {"prompt_tokens": read, "completion_tokens": done, "cached_tokens": 0}
+            ids = self.streamed([last] * (1 if self.incremental else done))
+            event = {"output_ids": ids, "meta_info": meta}
             writer.write(f"data: {json.dumps(event)}\n\n".encode())
             await writer.drain()
         for name, amount in zip(COUNTERS, (1, read, count), strict=True):

@@ -55,6 +55,16 @@ def guard(drift: float | None = 1e-6, floor: float = 1e-7) -> list[Block]:
     ]
 
 
+def answers(ours: float | None = 0.0, theirs: float | None = 0.0, token: int = 3) -> list[Block]:
+    """An answer of each arm to one request; where `theirs` is None it could not be scored."""
+    found = [
+        block(arm, "answer_deficit", value, workload="answers-chat", unit="nats", part="4-1", order=place)
+        for place, (arm, value) in enumerate(zip(Arm, (ours, theirs), strict=True))
+    ]
+    where = block(Arm.CANDIDATE, "answer_deficit_token", float(token), workload="answers-chat", part="4-1", order=1)
+    return found if theirs is None else [*found, where]
+
+
 def service(blocks: list[Block] | None = None, **changes: object) -> Evidence:
     what = "server.arguments.chunked-prefill-size"
     proofs = tuple(Engagement(arm=arm, what=what, expected=str(arm), seen=str(arm)) for arm in Arm)

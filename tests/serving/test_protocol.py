@@ -55,6 +55,16 @@ def test_an_event_counts_when_it_brings_a_token() -> None:
     assert fault_of(answer, ASKED) is None
 
 
+def test_token_ids_are_kept_whether_events_repeat_the_answer_or_bring_what_is_new() -> None:
+    def event_with(ids: object, tokens: int) -> str:
+        return event(output_ids=ids, meta_info={"completion_tokens": tokens, "prompt_tokens": 3})
+
+    repeated = heard(event_with([7], 1), event_with([7, 8], 2), event_with([7, 8, 9], 3))
+    new = heard(event_with([7], 1), event_with([8, 9], 3), event_with([], 3))
+    assert repeated.token_ids == new.token_ids == (7, 8, 9)
+    assert heard(event_with(["x", 8], 2)).token_ids == heard(generated(2)).token_ids == ()
+
+
 def test_running_counts_of_a_chat_tell_tokens_and_the_last_event_is_no_token() -> None:
     usage = {"prompt_tokens": 31, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 8}}
     answer = heard(

@@ -88,7 +88,7 @@ def test_an_answer_without_the_tokens_or_their_numbers_is_the_fault_of_who_gave_
     guard = Guard(prompt_tokens=(4,), greedy_tokens=2, greatest_logprob_drift=0.1)
 
     def probed(bad: str) -> quality.Probe:
-        monkeypatch.setattr(quality, "_generate", lambda url, *_, **__: answer if url == bad else sound)
+        monkeypatch.setattr(quality, "generate", lambda url, *_, **__: answer if url == bad else sound)
         (found,) = quality.probe("http://a", "http://b", guard, Span(low=10, high=20), seed=1)
         return found
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from examples import experiment, stack_hypothesis
-from service_evidence import CRITERIA, FACTS, SCENARIO, guard, pairs, replaced, service
+from service_evidence import CRITERIA, FACTS, SCENARIO, answers, guard, pairs, replaced, service
 
 from tasks.decide import decide, judge
 from tasks.judge_service import is_decided
@@ -143,6 +143,62 @@ def test_v1_hits_may_differ_when_the_cache_is_what_was_edited() -> None:
 
 def test_v5_garbage_that_is_not_even_a_number_is_rejected() -> None:
     assert judged(service(guard(drift=None) + GOOD[3:])).outcome is Outcome.REJECTED
+
+
+LIMIT = SCENARIO.guard.greatest_logprob_drift
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "outcome"),
+    [
+        (0.0, 2 * LIMIT, Outcome.PASSED),  # each of two numbers may be off by the limit
+        (0.0, 2.01 * LIMIT, Outcome.REJECTED),
+        (0.3, 0.2, Outcome.PASSED),  # what the incumbent's own answers show under traffic is the floor
+        (0.3, 0.4, Outcome.REJECTED),
+        (0.0, None, Outcome.REJECTED),
+    ],
+)
+def test_v5_answers_under_traffic_may_be_as_unlikely_as_the_guard_allows_or_the_incumbents_are(
+    ours: float, theirs: float | None, outcome: Outcome
+) -> None:
+    found = judged(service([*answers(ours, theirs), *GOOD]))
+    assert found.outcome is outcome
+    if outcome is Outcome.REJECTED:
+        assert "an answer under traffic is wrong: `4-1` of answers-chat: " in found.reason
+        assert "[V5]" in found.reason
+        assert found.criterion is not None
+        assert found.criterion.key == "guard.greatest_logprob_drift"
+        assert ("token 3" in found.reason) == ("token 3" in found.findings[0].locus.name) == (theirs is not None)
+
+
+def test_v5_wrong_answers_are_rejected_whatever_the_machine_did_meanwhile() -> None:
+    late = replaced(GOOD, "send_lag_p95_ms", INC, 900.0)
+    assert judged(service([*answers(0.0, 5.0), *late])).outcome is Outcome.REJECTED
+
+
+def test_v5_a_candidate_that_answered_no_sampled_request_is_rejected() -> None:
+    assert judged(service([answers()[0], *GOOD])).outcome is Outcome.REJECTED
+
+
+def test_answers_that_could_not_be_scored_are_named_in_the_verdict() -> None:
+    unread = answers(None)[0].model_copy(update={"reason": "pictures carry no ids"})
+    found = judged(service([unread, *GOOD]))
+    assert found.outcome is Outcome.PASSED
+    assert "answers under traffic: not measured (pictures carry no ids)" in found.reason
+    (finding,) = [f for f in found.findings if f.observable == "answer_deficit"]
+    assert (finding.status, finding.candidate) == ("unknown", None)
+
+
+def test_evidence_from_before_answers_were_scored_says_nothing_of_them() -> None:
+    found = judged(service(GOOD))
+    assert "answers" not in found.reason
+    assert not [f for f in found.findings if f.observable == "answer_deficit"]
+
+
+def test_the_largest_deficit_of_each_arm_stands_in_the_verdict() -> None:
+    found = judged(service([*answers(1e-4, 2e-4), *GOOD]))
+    (finding,) = [f for f in found.findings if f.observable == "answer_deficit"]
+    assert (finding.incumbent, finding.candidate, finding.status) == (1e-4, 2e-4, "measured")
 
 
 def test_v5_without_a_comparison_of_log_probabilities_there_is_no_verdict() -> None:

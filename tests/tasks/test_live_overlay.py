@@ -17,12 +17,15 @@ from serving.launch import Server, running_together
 from serving.overlay import Overlay
 from serving.scenario import Scenario
 from serving.stack import load_stack
+from serving.traffic import send
 from serving.witness import check_weights
 from tasks.criteria import load_criteria
+from tasks.judge_answers import judge_answers
 from tasks.judge_service import judge_service
 from tasks.native import NativeSource
 from tasks.problem import load_problem
 from tasks.records import Arm, CodePatch, Outcome
+from tasks.service_answers import keep_answers, score_answers
 from tasks.service_code import Code, patch_overlay, spliced
 from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
@@ -110,6 +113,17 @@ def test_other_code_on_a_live_server_is_proved_judged_by_what_it_computes_and_le
     judged = judge_service(service(list(quality.blocks)), criteria, True)
     assert judged.outcome is Outcome.REJECTED
     assert "log-probabilities drift" in judged.reason
+
+    for order, (arm, server) in enumerate(live.servers.items()):
+        records = send(server.base_url, criteria.values.traffic, 0).records
+        keep_answers(criteria.values, Arm(arm), 0, order, records, live.run_dir)
+    blocks = score_answers(criteria.values, live.servers[Arm.INCUMBENT], live.run_dir)
+    (floor,) = [b.value for b in blocks if b.arm is Arm.INCUMBENT and b.observable == "answer_deficit"]
+    assert floor is not None
+    assert floor <= criteria.limit("guard.greatest_logprob_drift")
+    under_traffic = judge_answers(service(blocks), criteria)
+    assert under_traffic is not None
+    assert "an answer under traffic is wrong" in under_traffic.reason
 
     idle = Overlay({**live.overlay.files, NEVER: b"# never imported on a CPU\n"}, None, live.overlay.counted)
     with pytest.raises(Broken, match="not imported"):

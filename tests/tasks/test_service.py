@@ -1,6 +1,7 @@
 """The service rung against fake servers: what it records, and when it refuses to time anything."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -80,6 +81,9 @@ class Setup:
 
     def __init__(self, folder: Path) -> None:
         self.stack, self.scenario = folder / "stack.yaml", folder / "scenario.yaml"
+        self.checkpoint = folder / "checkpoint"
+        self.checkpoint.mkdir()
+        (self.checkpoint / "config.json").write_text('{"vocab_size": 1024}')
         arguments = {"device": "cpu", "chunked-prefill-size": 512, "page-size": 1, "enable-metrics": True}
         role = {"port": 31400, "arguments": arguments}
         stack = {"name": "s", "model": "m", "ready_timeout_s": 1, "roles": {"server": role}}
@@ -115,7 +119,7 @@ class Setup:
             }
 
     def _server(self, engine: FakeEngine, arm: Arm, run_dir: Path) -> Server:
-        model = Checkpoint(run_dir, digest("weights"))
+        model = Checkpoint(self.checkpoint, digest("weights"))
         log_file, process = run_dir / f"{arm}.log", Alive()
         witness = self.witnesses.get(arm) or told(run_dir / arm / "reports")
         part = Part(arm, "server", engine.base_url, os.getpid(), log_file, process)  # type: ignore[arg-type]
@@ -211,6 +215,29 @@ def test_a_candidate_that_computes_something_else_is_rejected_and_never_timed(
     judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
     assert judged.outcome is Outcome.REJECTED
     assert "log-probabilities" in judged.reason
+
+
+def test_a_candidate_that_is_right_when_the_guard_asks_and_wrong_when_it_streams_is_rejected(setup: Setup) -> None:
+    """Fast garbage under traffic alone: nothing that the guard asks would show it."""
+    setup.engines[Arm.CANDIDATE].streamed = lambda ids: [token - 1 for token in ids]
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
+    assert set(values(evidence, "logprob_drift", Arm.CANDIDATE)) == {0.0}
+    assert None not in values(evidence, "ttft_mean_ms", Arm.CANDIDATE)
+    judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
+    assert judged.outcome is Outcome.REJECTED
+    assert re.search(
+        r"`\d+-\d+` of answers-chat: token 1 is .+ below the likeliest one \(limit 0\.002\)", judged.reason
+    )
+    assert judged.findings[0].locus.name.endswith("token 1")
+
+
+def test_a_candidate_whose_answers_are_right_is_judged_by_its_times_and_the_verdict_shows_the_deficits(
+    setup: Setup,
+) -> None:
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
+    per_block = load_criteria(setup.scenario, Scenario).values.guard.answers_per_block
+    assert [len(values(evidence, "answer_deficit", arm)) for arm in Arm] == [3 * per_block] * 2
+    assert any(file.path.endswith("deficits.jsonl") for file in evidence.files)
 
 
 def test_an_incumbent_without_finite_numbers_is_broken(setup: Setup) -> None:
