@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from serving.addresses import PORT_OPTIONS
 from serving.arguments import known_arguments
 from serving.errors import Broken
 from serving.launch import Part
@@ -14,7 +15,10 @@ from serving.stack import Scalar
 # Measured or per process, so they differ between any two servers.
 ALWAYS_DIFFERENT = frozenset({"port", "nccl_port", "launch_command", "startup_time", "internal_states"})
 # Of arms that run side by side: where their own roles are.
-ADDRESSES = frozenset({"encoder_urls", "disaggregation_bootstrap_port", "prefill", "decode", "prometheus_port"})
+ADDRESSES = frozenset(
+    {"encoder_urls", "disaggregation_bootstrap_port", "prefill", "decode", "prometheus_port"}
+    | {option.replace("-", "_") for option in PORT_OPTIONS}
+)
 ABSENT = "absent"
 
 

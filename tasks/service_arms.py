@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serving import engagement
+from serving.beside import beside
 from serving.errors import BadInput, Broken
 from serving.home import located
 from serving.launch import Server
@@ -43,7 +44,7 @@ def arms_of(hypothesis: Hypothesis) -> Arms:
     """Reads the files of the hypothesis. Raises BadInput if they or the edit do not fit, or the stack has changed."""
     stack, edit, scenario = _asked(hypothesis)
     _must_be_ours(stack)
-    candidate = apply_edit(stack, edit).beside()
+    candidate = beside(apply_edit(stack, edit), stack)
     return Arms({role: edit[role] for role in stack.roles if role in edit}, stack, candidate, scenario)
 
 
