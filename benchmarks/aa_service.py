@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from serving.beside import beside
 from serving.home import REPOSITORY
 from serving.launch import Server, running_together
 from serving.metrics import resolved_arguments
@@ -92,7 +93,7 @@ def main() -> None:
     criteria = asked(chosen.scenario)
     scenario, rng = criteria.values, random.Random(0)
     stack = stack_for(scenario)
-    other = stack.beside()
+    other = beside(stack)
     outcomes, recorded = Counter[str](), list[dict[str, object]]()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))

@@ -27,6 +27,7 @@ from planted.page import Row, page, table
 from planted.proxy import proxy_before
 from planted.waits import NONE, ROUTER, overlay_with_waits, waited
 
+from serving.beside import beside
 from serving.deployment import deployed_together
 from serving.engagement import resolved_by
 from serving.errors import Broken
@@ -127,7 +128,7 @@ def main() -> int:
         control = Path(folder) / "planted"
         control.write_text(f"{NONE} 0")
         overlay, run = overlay_with_waits(control), Run(Path(folder))
-        specs = {str(Arm.INCUMBENT): stack, str(Arm.CANDIDATE): stack.beside()}
+        specs = {str(Arm.INCUMBENT): stack, str(Arm.CANDIDATE): beside(stack)}
         with deployed_together(specs, run.folder, {str(Arm.CANDIDATE): overlay}) as found:
             ready_s = time.monotonic() - began
             print(f"both stacks ready after {ready_s:.0f} s", flush=True)

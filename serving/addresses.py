@@ -16,6 +16,15 @@ LOOPBACK = ("127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
 # With attention groups SGLang takes the seven ports from this far above its own (srt/server_args.py, PortArgs).
 GROUPS_FROM, GROUPS_PORTS = 233, 7
+# Options of SGLang that are a port on which it listens; all that name one another way are refused (stack_rules.py).
+PORT_OPTIONS = (
+    "nccl-port",
+    "encoder-bootstrap-port",
+    "grpc-port",
+    "smg-http-sidecar-port",
+    "grpc-http-sidecar-port",
+    "engine-info-bootstrap-port",
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ def listeners_of(spec: StackSpec, role: Role) -> list[Listener]:
     if part.port is not None and setting.size("attn-dp-size") > 1:
         first = part.port + GROUPS_FROM
         add("port", "attention groups", first, first + GROUPS_PORTS - 1 + last)
-    for option in ("nccl-port", "encoder-bootstrap-port"):
+    for option in PORT_OPTIONS:
         if setting.on(option):
             port = setting.size(option)
             add(f"arguments.{option}", f"option `{option}`", port, port)

@@ -22,7 +22,9 @@ from serving.stack_rules import NEEDED_ARGUMENTS
 
 
 class Option(BaseModel):
-    """`flag`: takes no value; `many`: several. `type`: name of its conversion, such as `int`. `default`: unresolved."""
+    """`flag`: takes no value; `many`: several. `type`: name of its conversion, such as `int`, or `json_object` for a text
+    that is read as one later. `default`: unresolved.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -134,17 +136,25 @@ def value_fault(option: Option, value: Scalar) -> str | None:
         return "is the value of a switch, and this option takes one of its own"
     if option.choices is not None and str(value) not in option.choices:
         return f"is not one of {', '.join(option.choices)}"
-    if option.type in ("loads", "json_list_type"):
-        return _json_fault(str(value))
+    if option.type in _JSON:
+        return _json_fault(str(value), _JSON[option.type])
     return _number_fault(option, value) if option.type in ("int", "float", "human_readable_int") else None
 
 
-def _json_fault(value: str) -> str | None:
+# By the type of an option: what its JSON must be.
+_JSON: dict[str, tuple[type, str] | None] = {
+    "loads": None,
+    "json_list_type": (list, "an array"),
+    "json_object": (dict, "an object"),
+}
+
+
+def _json_fault(value: str, wanted: tuple[type, str] | None) -> str | None:
     try:
-        json.loads(value)
-    except ValueError:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
         return "is not JSON"
-    return None
+    return None if wanted is None or isinstance(found, wanted[0]) else f"is not {wanted[1]} of JSON"
 
 
 def _number_fault(option: Option, value: Scalar) -> str | None:

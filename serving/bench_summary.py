@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from serving.request_record import Batch, RequestRecord
 from serving.scenario import Objectives, Traffic
 from serving.sources import Images, RandomLengths
-from serving.summary import meets, percentile
+from serving.summary import meets, miscounts, percentile
 
 DATASETS = {"trace": "mooncake", "random": "random-ids", "images": "image", "prompts": "custom", "classes": "classes"}
 Summary = dict[str, object]
@@ -116,5 +116,5 @@ def _cache_report(good: Sequence[RequestRecord]) -> Summary:
     return {
         "total_prompt_tokens": prompts if told else None,
         "total_cached_tokens": cached if told else None,
-        "cache_hit_rate_pct": 100 * cached / prompts if prompts else None,
+        "cache_hit_rate_pct": 100 * cached / prompts if prompts and not any(map(miscounts, told)) else None,
     }

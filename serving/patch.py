@@ -38,10 +38,22 @@ def apply_patch(diff: str, read: Callable[[str], str]) -> dict[str, Patched]:
 
     Raises PatchFault for a patch that is none, that does not fit, changes nothing, or makes, moves or deletes files.
     """
+    if (fault := shape_fault(diff)) is not None:
+        raise PatchFault(fault)
     hunks = _hunks_by_path(diff)
-    if not hunks:
-        raise PatchFault("the diff holds no hunk: it needs `--- a/path`, `+++ b/path` and `@@` lines")
     return {path: _applied(path, read(path), found) for path, found in hunks.items()}
+
+
+def shape_fault(diff: str) -> str | None:
+    """Why the diff could be applied to no files at all, or None: it makes, moves or deletes some, or is none."""
+    try:
+        return (
+            None
+            if _hunks_by_path(diff)
+            else "the diff holds no hunk: it needs `--- a/path`, `+++ b/path` and `@@` lines"
+        )
+    except PatchFault as fault:
+        return str(fault)
 
 
 def touched_functions(patched: Patched) -> tuple[str, ...]:

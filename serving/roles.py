@@ -18,10 +18,11 @@ Scalar = bool | int | float | str
 Value = Scalar | tuple[Scalar, ...]
 Role = Literal["server", "encode", "prefill", "decode", "router"]
 StateDtype = Literal["float32", "bfloat16", "float16"]
-Count = Annotated[int, Field(ge=1)]
+# Strict: pydantic would take "2", 2.0 and true for numbers, and a file that says so has a mistake in it.
+Count = Annotated[int, Field(ge=1, strict=True)]
 FIRST_PORT, LAST_PORT = 1024, 65535
-Port = Annotated[int, Field(ge=FIRST_PORT, le=LAST_PORT)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Port = Annotated[int, Field(ge=FIRST_PORT, le=LAST_PORT, strict=True)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 
 
 def _argument_name(name: str) -> str:
@@ -87,7 +88,7 @@ class PortRange(Part):
 class Resources(Part):
     """Of one replica. `gpu_memory_gb`: of each GPU; `memory_gb`: of the host; 1 GB is 10^9 bytes. No `gpus`: a CPU."""
 
-    gpus: Annotated[int, Field(ge=0)] = 0
+    gpus: Annotated[int, Field(ge=0, strict=True)] = 0
     gpus_per_node: Count | None = None
     gpu: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")] | None = None
     gpu_memory_gb: Positive | None = None

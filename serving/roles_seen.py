@@ -76,7 +76,6 @@ def rates(server: Server, after: Look, seen: Mapping[str, Measured]) -> dict[str
     `seen`: what the client saw (serving/summary.py).
     """
     cached, prompt = seen["cached_tokens"], seen["prompt_tokens"]
-    known = cached.value is not None and prompt.value
     lengths = [
         value
         for part in server.parts
@@ -85,9 +84,18 @@ def rates(server: Server, after: Look, seen: Mapping[str, Measured]) -> dict[str
         if name == ACCEPTED and value > 0
     ]
     return {
-        "cache_hit_pct": Measured(100 * (cached.value or 0.0) / (prompt.value or 1.0)) if known else cached,
+        "cache_hit_pct": _hits(cached, prompt),
         "accepted_tokens_per_step": Measured(fmean(lengths)) if lengths else Measured(None, "speculation is off"),
     }
+
+
+def _hits(cached: Measured, prompt: Measured) -> Measured:
+    """In %; None where the counts do not fit: no more than the whole prompt can be found."""
+    if cached.value is None or not prompt.value:
+        return cached if cached.value is None else Measured(None, prompt.reason or "no prompt tokens were counted")
+    if not 0 <= cached.value <= prompt.value:
+        return Measured(None, f"{cached.value:g} cached of {prompt.value:g} prompt tokens: the server miscounts")
+    return Measured(100 * cached.value / prompt.value)
 
 
 def uses(server: Server, before: Look, after: Look, wall_s: float) -> dict[Role, dict[str, Measured]]:

@@ -12,8 +12,6 @@ from serving.derive import arguments_of, peers_of, words_of
 from serving.documents import read_document, validate
 from serving.errors import BadInput
 from serving.roles import (
-    FIRST_PORT,
-    LAST_PORT,
     HiCache,
     Moe,
     Part,
@@ -99,43 +97,10 @@ class StackSpec(Part):
             raise BadInput(f"`roles.{role}` of stack `{self.name}` has a `url`", "only a role with a `port` is started")
         return port
 
-    def ports(self) -> set[int]:
-        """Every port that a role which we start is told to listen on."""
-        return {
-            first + replica
-            for part in self.roles.values()
-            for first in (part.port, part.bootstrap_port, part.prometheus_port)
-            if first is not None
-            for replica in range(part.count)
-        }
-
     def on_port(self, role: Role, port: int) -> "StackSpec":
         """The same stack with another HTTP port for one role."""
         moved = self.roles[role].model_copy(update={"port": port})
         return self.model_copy(update={"roles": {**self.roles, role: moved}})
-
-    def beside(self) -> "StackSpec":
-        """The same stack on other ports, each as far from its own: the two can run on one machine.
-
-        Raises BadInput when there is no room for it.
-        """
-        taken = self.ports()
-        room = (*range(1, LAST_PORT), *range(-1, -LAST_PORT, -1))
-        offset = next((n for n in room if not taken & (new := {p + n for p in taken}) and _are_ports(new)), None)
-        if offset is None:
-            raise BadInput(
-                f"the ports of stack `{self.name}` leave no room for a second one", "put them closer together"
-            )
-        return self.model_copy(update={"roles": {role: _shifted(part, offset) for role, part in self.roles.items()}})
-
-
-def _are_ports(numbers: set[int]) -> bool:
-    return not numbers or (min(numbers) >= FIRST_PORT and max(numbers) <= LAST_PORT)
-
-
-def _shifted(part: RoleSpec, offset: int) -> RoleSpec:
-    ports = {name: getattr(part, name) for name in ("port", "bootstrap_port", "prometheus_port")}
-    return part.model_copy(update={name: port + offset for name, port in ports.items() if port is not None})
 
 
 def load_stack(path: Path) -> StackSpec:

@@ -16,6 +16,7 @@ _ALONE = "is for a server of several machines, and the launcher has one"
 _ROLE = "follows from the role: server, encode, prefill, decode or router"
 _PORT = "is set by the launcher from `bootstrap_port`, `prometheus_port` and `host`"
 _PEERS = "is set by the launcher from the addresses of the other roles"
+_PUBLISHES = "publishes on an address of its own, which no part of a stack looks after"
 _TLS = "makes the server speak TLS, and the client of infra-agent speaks plain HTTP on loopback"
 _GRPC = "takes away the HTTP server that traffic and proof go through"
 _NO_TEXT = "makes a server that does not generate, so it would never be ready"
@@ -37,6 +38,8 @@ REFUSED_ARGUMENTS = {
         ),
         _WRITES,
     ),
+    "sidecar": "starts a module that its value names, and a stack is data",
+    "gated-launch-port": "waits for somebody outside of the stack before it loads the model, so it would never be ready",
     "tool-server": "connects to something outside of the stack, which no record holds",
     **dict.fromkeys(("host", "port", "model-path", "model"), _OURS),
     **dict.fromkeys(("help", "version"), "makes SGLang print and end instead of serving"),
@@ -52,9 +55,9 @@ REFUSED_ARGUMENTS = {
     **dict.fromkeys(("nnodes", "node-rank", "dist-init-addr", "nccl-init-addr"), _ALONE),
     **dict.fromkeys(("disaggregation-mode", "encoder-only", "language-only", "pd-disaggregation"), _ROLE),
     **dict.fromkeys(("disaggregation-bootstrap-port", "prometheus-port", "prometheus-host"), _PORT),
-    **dict.fromkeys(("encoder-urls", "prefill", "decode", "worker-urls"), _PEERS),
+    **dict.fromkeys(("encoder-urls", "encoder-register-urls", "prefill", "decode", "worker-urls"), _PEERS),
     "is-embedding": _NO_TEXT,
-    "kv-events-config": "publishes on an address of its own, which no part of a stack looks after",
+    **dict.fromkeys(("kv-events-config", "load-publish-endpoint"), _PUBLISHES),
     **dict.fromkeys(("mini-lb", "enable-igw", "log-dir"), "is not a way in which infra-agent runs the router"),
 }
 
@@ -70,11 +73,12 @@ OWNED_VARIABLES = frozenset({*LOOPBACK_AND_OFFLINE, *WITHOUT_GPU, MEETING, "MC_T
 _LOADS = re.compile(
     r"_(PATH|DIR|HOME|FILE|CONF|CONFIG|PACKAGE|MODULE|PLUGINS?|LIBRARIES|LIBRARY|MANAGER|NET|PIPE|ENTRY)$|_(PTXAS|PICKLE)"
 )
-_ADDRESSES = re.compile(r"_(ADDR|ADDRESS|IP|HOST|HOSTNAME|URL|PORT|IFNAME|NIC)$")
+_ADDRESSES = re.compile(r"_(ADDR|ADDRESS|IP|HOST|HOSTNAME|URL|IFNAME|NIC)$|_PORTS?(_|$)")
 _FORGES = re.compile(r"_(TEST|SIMULATE|IS_IN_CI)(_|$)")
-# The router's stores, directories of workers and other parties that it would talk to.
+# The router's stores, directories of workers, other engines, and whatever else a role would talk to.
 _OUTSIDE = re.compile(
-    r"(oracle|postgres|redis|history|jwt|control-plane|service-discovery|(prefill-|decode-)?selector|otlp|client-|ca-|mcp)\b.*"
+    r"(oracle|postgres|redis|history|jwt|control-plane|service-discovery|(prefill-|decode-)?selector|otlp|client-|ca-|mcp|"
+    r"remote-instance|modelexpress|decoupled-spec)\b.*"
 )
 _PLACE = "names a place that code or settings are loaded from, and no record holds what is there"
 # Linux takes 128 KiB for one word or variable, its name included, and a character may take four bytes.

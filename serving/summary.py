@@ -53,12 +53,26 @@ def summarise_batch(batch: Batch, objectives: Objectives, devices: int) -> dict[
         "requests_per_s": Measured(len(good) / batch.wall_s),
         "goodput_per_s": Measured(goodput_per_s),
         "goodput_per_device_per_s": Measured(goodput_per_s / devices),
-        "cached_tokens": _sum_of_known([r.cached_tokens for r in good], "no request reported cached tokens"),
+        "cached_tokens": _cached(good),
         "prompt_tokens": _sum_of_all([r.prompt_tokens for r in batch.records]),
         "client_cpu_pct": Measured(batch.client_cpu_pct),
         "send_lag_p95_ms": percentile([r.send_lag_ms for r in batch.records if r.send_lag_ms is not None], 95),
         "loop_lag_p95_ms": percentile(batch.loop_lags_ms, 95),
     }
+
+
+def _cached(good: Sequence[RequestRecord]) -> Measured:
+    """Unknown as soon as one request reported what cannot be: then the others are no better known."""
+    odd = next((r for r in good if miscounts(r)), None)
+    if odd is not None:
+        return Measured(None, f"a request of {odd.prompt_tokens} prompt tokens reported {odd.cached_tokens} as cached")
+    return _sum_of_known([r.cached_tokens for r in good], "no request reported cached tokens")
+
+
+def miscounts(record: RequestRecord) -> bool:
+    """Whether more of the prompt was found in a cache than there is, or less than nothing."""
+    cached, prompt = record.cached_tokens, record.prompt_tokens
+    return cached is not None and (cached < 0 or (prompt is not None and cached > prompt))
 
 
 def late_client(found: Mapping[str, Measured], greatest_lag_ms: float) -> str | None:

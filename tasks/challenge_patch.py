@@ -4,6 +4,7 @@ import re
 from pathlib import PurePosixPath
 
 from serving.engine_env import files_in_engine, version_in_engine
+from serving.patch import shape_fault
 from tasks.patch import NOWHERE, FilePatch, read_patch
 from tasks.records import CodePatch
 from tasks.refusal import Objection, RefusedFor
@@ -26,7 +27,7 @@ def object_to_patch(patch: CodePatch) -> Objection | None:
     if files is None:
         return Objection(
             reason=RefusedFor.UNREADABLE_PATCH,
-            says="`diff` is no unified diff",
+            says=shape_fault(patch.diff) or "`diff` is no unified diff",
             hint="lines `--- a/PATH` and `+++ b/PATH`, then hunks that begin with `@@ -1,2 +1,2 @@`",
         )
     installed = files_in_engine(patch.package)
@@ -36,7 +37,7 @@ def object_to_patch(patch: CodePatch) -> Objection | None:
             if why is not None:
                 hint = f"a patch touches `.py` files of `{patch.package}` itself, and none that judge the engine"
                 return Objection(reason=RefusedFor.FORBIDDEN_FILE, says=f"`{path}` {why}", hint=hint)
-    return _watched(files) or _version(patch, files, installed) or _idle(files)
+    return _watched(files) or _version(patch, files, installed) or _misshapen(patch.diff) or _idle(files)
 
 
 def unchecked_patch(patch: CodePatch) -> str | None:
@@ -82,6 +83,15 @@ def _watched(files: tuple[FilePatch, ...]) -> Objection | None:
         return None
     says = f"the patch names `{found[0]}`, by which its process tells what runs in it"
     return Objection(reason=RefusedFor.FORBIDDEN_FILE, says=says, hint="leave what watches the engine alone")
+
+
+def _misshapen(diff: str) -> Objection | None:
+    """What the build would say of it, before a build."""
+    says = shape_fault(diff)
+    if says is None:
+        return None
+    hint = "change lines of modules that are there, with hunks whose counts are right"
+    return Objection(reason=RefusedFor.UNREADABLE_PATCH, says=says, hint=hint)
 
 
 def _idle(files: tuple[FilePatch, ...]) -> Objection | None:

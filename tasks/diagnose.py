@@ -169,6 +169,16 @@ def small_share(evidence: Evidence) -> list[Finding]:
     return [_finding(LocusKind.KERNEL, "share of a step", SHARE, "%", share, None, implies, ask)]
 
 
+def shown_by_digest(evidence: Evidence) -> list[Finding]:
+    """Code that touches no function has no calls that could be counted: the file that was loaded is all that is known."""
+    proofs = [proof.what for proof in evidence.engagement if proof.arm is CAN]
+    files = [what.removeprefix("server.code.") for what in proofs if what.startswith("server.code.")]
+    if not files or any(what.startswith("server.calls.") for what in proofs):
+        return []
+    implies = "engagement is by digest: the candidate loaded this file, and no call of what it changes was counted"
+    return [_finding(LocusKind.CODE_CHANGE, file, "engagement", "1", None, None, implies) for file in files]
+
+
 RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
     repeated_work,
     memory_floor,
@@ -178,6 +188,7 @@ RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
     starved_transfer,
     held_back_clocks,
     small_share,
+    shown_by_digest,
 )
 
 

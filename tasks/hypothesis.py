@@ -124,7 +124,7 @@ class RoleEdit(Record):
 
     arguments: dict[Annotated[str, WholeText], Annotated[Scalar | None, WholeText]] = {}
     environment: dict[Variable, Annotated[str | None, WholeText]] = {}
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Annotated[int, Field(ge=1, strict=True)] | None = None
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:

@@ -28,9 +28,10 @@ from serving.witness import check_weights
 from tasks.noise import Noise
 from tasks.records import Arm, Block, Engagement, Evidence, FileRef, Hypothesis, Rung, ServiceGain, digest
 from tasks.service_answers import score_answers
-from tasks.service_arms import Arms, arms_of, prove
+from tasks.service_arms import Arms, arms_of
 from tasks.service_blocks import Run, send_block
 from tasks.service_code import Code
+from tasks.service_engagement import prove
 from tasks.service_environment import environment, evaluator_digest
 from tasks.service_noise import measure_noise
 from tasks.service_proof import prove_code

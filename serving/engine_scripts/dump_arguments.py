@@ -10,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sglang.srt.server_args import ServerArgs
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang_router.router_args import RouterArgs
+
+# Options that are texts for the parser, and are looked at minutes later: as JSON objects, or as one of a few names.
+OBJECTS = {"json_model_override_args", "model_loader_extra_config", "hisparse_config"}
+NAMES = {"speculative_algorithm": (*(algorithm.name for algorithm in SpeculativeAlgorithm), "NEXTN")}
 
 
 def described(action: argparse.Action) -> dict[str, object]:
@@ -18,10 +23,14 @@ def described(action: argparse.Action) -> dict[str, object]:
         "dest": action.dest,
         "flag": action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction),
         "many": action.nargs in ("+", "*") or (isinstance(action.nargs, int) and action.nargs > 1),
-        "type": getattr(action.type, "__name__", str(action.type)) if action.type else "str",
-        "choices": [str(choice) for choice in action.choices] if action.choices else None,
+        "type": "json_object" if action.dest in OBJECTS else type_of(action),
+        "choices": [str(choice) for choice in action.choices or NAMES.get(action.dest, ())] or None,
         "default": json.loads(json.dumps(action.default, default=str)),
     }
+
+
+def type_of(action: argparse.Action) -> str:
+    return str(getattr(action.type, "__name__", action.type)) if action.type else "str"
 
 
 def options_of(add: Callable[[argparse.ArgumentParser], None]) -> dict[str, dict[str, object]]:

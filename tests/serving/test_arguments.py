@@ -23,6 +23,8 @@ def option(flag: bool = False, kind: str = "str", choices: tuple[str, ...] | Non
         (option(choices=("a", "b")), "a"),
         (option(kind="int", choices=("1", "2")), 2),
         (option(kind="loads"), "{}"),
+        (option(kind="json_object"), '{"a": 1}'),
+        (option(kind="json_list_type"), "[1]"),
     ],
 )
 def test_a_value_that_the_parser_takes_is_fine(taken: Option, value: Scalar) -> None:
@@ -47,6 +49,11 @@ def test_a_value_that_the_parser_takes_is_fine(taken: Option, value: Scalar) -> 
         (option(kind="float"), float("nan"), "finite"),
         (option(kind="float"), "inf", "finite"),
         (option(choices=("a", "b")), "c", "a, b"),
+        (option(kind="loads"), "{", "not JSON"),
+        (option(kind="loads"), "[" * 20_000, "not JSON"),
+        (option(kind="json_object"), "{", "not JSON"),
+        (option(kind="json_object"), "[]", "not an object"),
+        (option(kind="json_list_type"), "{}", "not an array"),
     ],
 )
 def test_a_value_that_the_parser_refuses_is_refused_with_the_reason(refused: Option, value: Scalar, why: str) -> None:

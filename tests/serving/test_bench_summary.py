@@ -80,6 +80,11 @@ def test_the_cache_report_is_of_what_the_server_told() -> None:
     assert set(bench_summary(silent, traffic(), OBJECTIVES)["cache_report"].values()) == {None}  # type: ignore[attr-defined]
 
 
+def test_a_server_that_counts_more_cached_than_there_is_has_no_hit_rate() -> None:
+    odd = Batch((record(0), record(1, cached_tokens=101)), 1.0, 0.0)
+    assert bench_summary(odd, traffic(), OBJECTIVES)["cache_report"]["cache_hit_rate_pct"] is None  # type: ignore[index]
+
+
 def test_without_a_completed_request_times_are_unknown_and_not_zero() -> None:
     found = bench_summary(Batch((FAILED,), 1.0, 0.0), traffic(), OBJECTIVES)
     assert {found[name] for name in SPREADS} == {None}

@@ -74,3 +74,22 @@ def test_hits_come_from_the_requests_and_drafts_from_the_server_that_decodes() -
     plain = rates(stack, Look({"decode": Scrape("", {})}, {}), unknown)
     assert plain["cache_hit_pct"].reason == "not reported"
     assert plain["accepted_tokens_per_step"].reason == "speculation is off"
+
+
+@pytest.mark.parametrize(
+    ("cached", "prompt", "said"),
+    [
+        (Measured(101.0), Measured(100.0), "101 cached of 100"),
+        (Measured(-1.0), Measured(100.0), "-1 cached of 100"),
+        (Measured(5.0), Measured(None, "no request came back"), "no request came back"),
+        (Measured(0.0), Measured(0.0), "no prompt tokens"),
+    ],
+)
+def test_a_rate_that_cannot_be_is_unknown_with_the_counts_that_do_not_fit(
+    cached: Measured, prompt: Measured, said: str
+) -> None:
+    stack = server(("decode", "decode", ""))
+    seen = {"cached_tokens": cached, "prompt_tokens": prompt}
+    found = rates(stack, Look({"decode": Scrape("", {})}, {}), seen)["cache_hit_pct"]
+    assert found.value is None
+    assert said in (found.reason or "")

@@ -157,6 +157,9 @@ def test_an_edit_cannot_take_over_what_the_launcher_owns() -> None:
         "chat-template",
         "crash-dump-folder",
         "tool-server",
+        "sidecar",
+        "gated-launch-port",
+        "load-publish-endpoint",
     ],
 )
 def test_an_option_that_no_run_could_serve_with_is_refused_with_its_reason(name: str) -> None:
@@ -198,6 +201,7 @@ def test_more_than_one_server_is_refused() -> None:
         ("OMP_TOOL_LIBRARIES", "loaded from"),
         ("CUDA_INJECTION64_PATH", "loaded from"),
         ("SGLANG_PORT", "loopback"),
+        ("SGLANG_BACKUP_PORT_BASE", "loopback"),
         ("GLOO_SOCKET_IFNAME", "loopback"),
         ("SGLANG_SIMULATE_ACC_LEN", "pretend"),
         ("SGLANG_TEST_SCRIPTED_RUNTIME", "pretend"),
@@ -218,25 +222,6 @@ def test_a_variable_that_tunes_may_be_set_unless_it_names_a_place(name: str, val
     assert variable_name_fault(name) is None
     assert variable_value_fault(value) is None
     assert variable_value_fault(f"/tmp/{value}") is not None
-
-
-@pytest.mark.parametrize("file", [file for file in STACKS if "cpu" in file.name], ids=lambda file: file.stem)
-def test_a_stack_beside_itself_shares_no_port_and_differs_in_nothing_else(file: Path) -> None:
-    spec = load_stack(file)
-    other = spec.beside()
-    assert len(other.ports()) == len(spec.ports())
-    assert not spec.ports() & other.ports()
-    ports = {"port", "bootstrap_port", "prometheus_port"}
-    plain = [{role: part.model_dump(exclude=ports) for role, part in one.roles.items()} for one in (spec, other)]
-    assert plain[0] == plain[1]
-
-
-def test_a_stack_on_the_last_ports_has_its_second_one_below_and_one_on_all_of_them_has_none() -> None:
-    last = StackSpec(name="s", model="m", roles={"server": RoleSpec(port=65535)}, ready_timeout_s=1)
-    assert last.beside().port_of("server") == 65534
-    ends = {"prefill": {"port": 1024, "bootstrap_port": 65535}, "decode": {"port": 2000}, "router": {"port": 2001}}
-    with pytest.raises(BadInput, match="no room for a second one"):
-        validate(of_one_server({"roles": ends}, {}), StackSpec, "s").beside()
 
 
 def test_a_picture_is_encoded_for_prefill_alone() -> None:

@@ -102,3 +102,13 @@ def test_what_nobody_counted_of_prompts_is_unknown_and_not_zero() -> None:
     found = summarise_batch(Batch((record(prompt_tokens=None), record()), 1.0, 0.0), OBJECTIVES, devices=1)
     assert found["prompt_tokens"].value is None
     assert "1 requests" in (found["prompt_tokens"].reason or "")
+
+
+@pytest.mark.parametrize("cached", [11, -1])
+def test_one_request_that_cannot_have_found_so_much_leaves_the_block_without_cached_tokens(cached: int) -> None:
+    odd = Batch((record(cached_tokens=10), record(cached_tokens=cached)), 1.0, 0.0)
+    found = summarise_batch(odd, OBJECTIVES, devices=1)["cached_tokens"]
+    assert found.value is None
+    assert f"of 10 prompt tokens reported {cached} as cached" in (found.reason or "")
+    whole = summarise_batch(Batch((record(cached_tokens=10),), 1.0, 0.0), OBJECTIVES, devices=1)
+    assert whole["cached_tokens"].value == 10

@@ -9,6 +9,7 @@ from examples import stack_hypothesis
 from serving.arguments import Option
 from serving.engine_env import Engine
 from serving.errors import Broken
+from serving.patch import PatchFault, apply_patch
 from serving.stack import load_stack
 from tasks.challenge import challenge, unchecked
 from tasks.past import Past
@@ -258,5 +259,29 @@ def test_a_patch_is_held_against_the_package_that_is_installed(
     monkeypatch.setattr("tasks.challenge_patch.files_in_engine", lambda _: frozenset(files))
     assert reason(patches()) is expected
     assert unchecked(patches()) is None
-    added = DIFF.replace(f"--- a/{PATH}", "--- /dev/null").replace(f"+++ b/{PATH}", "+++ b/sglang/new.py")
-    assert reason(patches(added)) is (None if version == "0.5.23" else RefusedFor.WRONG_VERSION)
+
+
+@pytest.mark.usefixtures("no_engine")
+@pytest.mark.parametrize(
+    ("diff", "words"),
+    [
+        (DIFF.replace(f"--- a/{PATH}", "--- /dev/null"), "makes and deletes none"),
+        (DIFF.replace(f"+++ b/{PATH}", "+++ /dev/null"), "makes and deletes none"),
+        ("new file mode 100644\n" + DIFF, "files that are there, nothing else"),
+        ("deleted file mode 100644\n" + DIFF, "files that are there, nothing else"),
+        ("rename from a\nrename to b\n" + DIFF, "files that are there, nothing else"),
+        (f"Binary files a/{PATH} and b/{PATH} differ\n", "files that are there, nothing else"),
+        ("GIT binary patch\nliteral 3\n", "files that are there, nothing else"),
+        (DIFF.replace("-10,3 +10,3", "-10,9 +10,9"), "fewer lines than it says"),
+    ],
+)
+def test_a_patch_that_no_build_would_take_is_refused_before_one_in_the_words_of_the_build(
+    diff: str, words: str
+) -> None:
+    refusal = challenge(patches(diff), Past())
+    assert refusal is not None
+    assert refusal.reason is RefusedFor.UNREADABLE_PATCH
+    assert words in refusal.says
+    with pytest.raises(PatchFault) as built:
+        apply_patch(diff, lambda _: "")
+    assert str(built.value) == refusal.says

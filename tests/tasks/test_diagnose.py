@@ -11,7 +11,7 @@ from tasks.brief import BYTES_PER_TOKEN, brief
 from tasks.decide import decide
 from tasks.problem import load_problem
 from tasks.reconcile import predict_service, reconcile, reconcile_service
-from tasks.records import Arm, Block, Evidence, Finding, Interval, Outcome, Prediction, Rung, Verdict
+from tasks.records import Arm, Block, Engagement, Evidence, Finding, Interval, Outcome, Prediction, Rung, Verdict
 
 INC, CAN = Arm
 
@@ -47,6 +47,17 @@ def test_clocks_that_heat_held_back_are_a_finding_of_their_role_and_none_where_t
     hot = [block(arm, "decode.gpu_held_back_pct", held[arm]) for arm in Arm]
     (finding,) = rules.held_back_clocks(evidence(Rung.SERVICE, *cool, *unknown, *hot))
     assert (finding.locus.name, finding.incumbent, finding.candidate) == ("clocks of decode", 0.0, 25.0)
+
+
+@pytest.mark.parametrize(("called", "found"), [((), ["pack/mod.py"]), (("server.calls.pack.mod:f",), [])])
+def test_a_patch_without_a_function_is_engaged_by_the_digest_of_its_file_and_says_so(
+    called: tuple[str, ...], found: list[str]
+) -> None:
+    names = ("server.code.pack/mod.py", *called)
+    proofs = tuple(Engagement(arm=CAN, what=name, expected="x", seen="x") for name in names)
+    seen = evidence(Rung.SERVICE, block(CAN, "e2e_mean_ms", 1.0)).model_copy(update={"engagement": proofs})
+    assert [finding.locus.name for finding in rules.shown_by_digest(seen)] == found
+    assert all("by digest" in finding.implies for finding in rules.shown_by_digest(seen))
 
 
 def test_lines_that_tiles_repeat_are_a_code_path_with_their_multiple() -> None:

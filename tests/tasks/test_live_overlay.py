@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from service_evidence import service
 
+from serving.engagement import variable_differences
 from serving.engine_env import SGLANG, installed_packages
 from serving.errors import Broken
 from serving.home import REPOSITORY
@@ -102,6 +103,8 @@ def live(own_home: Path, tmp_path: Path) -> Iterator[Live]:
 def test_other_code_on_a_live_server_is_proved_judged_by_what_it_computes_and_leaves_no_trace(live: Live) -> None:
     for server in live.servers.values():
         check_weights(server.name, server.witness)
+    ours, theirs = (live.servers[arm] for arm in Arm)
+    assert variable_differences(ours, theirs, "server", frozenset()) == {}
     criteria = load_criteria(SERVING / "scenarios" / "decode-cpu.yaml", Scenario)
     quality = compare_quality(criteria.values, live.servers)
 
