@@ -5,6 +5,7 @@
 A process of its own, because nobody else is left after a SIGKILL of the owner. It leads the session; SIGTERM is handed
 on to the engine, and it ends as the engine ends, after whatever that has left, in a session of its own or not. If it
 is killed itself, the kernel kills the engine. An owner that has released it (SIGUSR2) may end, and the engine goes on.
+An engine whose output, which is ours, grows beyond `LOG_BYTES` is ended, and the last line of its log says so.
 """
 
 import ctypes
@@ -21,6 +22,8 @@ from serving.descendants import end_at_once, members, runs, shared_memory_files
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.05
+LOOK_S = 1.0
+LOG_BYTES = 10**9  # an engine logs some megabytes an hour; one that writes without end would fill the disk
 OWNER_IS_GONE = signal.SIGUSR1
 RELEASED = signal.SIGUSR2
 WAITED_FOR = {OWNER_IS_GONE, RELEASED, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
@@ -39,8 +42,13 @@ def main(owner: int, command: list[str]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
         os.execv(command[0], command)
     while True:
-        arrived = signal.sigwait(WAITED_FOR)
-        if arrived == RELEASED:
+        found = signal.sigtimedwait(WAITED_FOR, LOOK_S)
+        arrived = None if found is None else found.si_signo
+        if arrived is None:
+            if os.fstat(sys.stdout.fileno()).st_size > LOG_BYTES:
+                _clear_away(there_before)
+                sys.exit(f"\nserving.supervisor: error: ended, because its log is longer than {LOG_BYTES / 1e9:g} GB")
+        elif arrived == RELEASED:
             released = True
         elif arrived == OWNER_IS_GONE:
             if not released:

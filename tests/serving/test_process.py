@@ -12,13 +12,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from fake_stack import wait_until
 
 from serving.descendants import members, runs
 from serving.errors import Broken
 from serving.ports import hold_port, listeners, port_is_free
 from serving.process import EngineProcess, start, stop
-from serving.readiness import wait_until_ready
+from serving.readiness import wait_until_ready, why_it_ended
 from serving.stack import RoleSpec, StackSpec
+from serving.supervisor import LOG_BYTES
 
 # A server with a child and a grandchild; `{stubborn}` decides whether it heeds SIGTERM.
 FAMILY = """
@@ -278,3 +280,16 @@ def test_an_engine_that_ends_takes_along_what_it_left_in_a_session_of_its_own(po
     stray = int(log_file.read_text())
     stop([engine])
     assert not any(process.pid == stray and runs(process) for process in psutil.process_iter())
+
+
+def test_an_engine_that_writes_without_end_is_ended_and_its_log_says_why(port: int, tmp_path: Path) -> None:
+    """The log is one of holes: long, and takes no space."""
+    code = f"import os, time; os.truncate(1, {LOG_BYTES + 1}); os.lseek(1, 0, os.SEEK_END); time.sleep(600)"
+    engine = start("server", [sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, port, tmp_path)
+    wait_until(lambda: engine.exit_status() is not None)
+    ended = why_it_ended(engine)
+    stop([engine])
+    assert ended.refused
+    assert "status 1" in ended.message
+    assert "its log is longer than 1 GB" in ended.message
+    assert not any(runs(process) for process in engine.seen)
