@@ -9,6 +9,7 @@ DEFICIT, TOKEN = "answer_deficit", "answer_deficit_token"
 DRIFT_KEY = "guard.greatest_logprob_drift"
 # The arms' log-probabilities may differ by the limit. Where the candidate's numbers make one token the likeliest, its own may
 # be too high by that, and that of the incumbent's likeliest token too low by that: so much less likely may a right token be.
+# The floor is the largest of a sample; another sample of the same is as often above it as below, and rarely above twice that.
 LIMITS = 2
 
 
@@ -22,7 +23,7 @@ def judge_answers(evidence: Evidence, criteria: Criteria) -> Judgement | None:
         )
     if not theirs:
         return None
-    limit = max(LIMITS * criteria.limit(DRIFT_KEY), *floors, 0.0)
+    limit = LIMITS * max([criteria.limit(DRIFT_KEY), *floors])
     worst = max(theirs, key=_badness)
     if worst.value is not None and worst.value <= limit:
         return None

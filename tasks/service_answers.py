@@ -92,14 +92,15 @@ def score_answers(scenario: Scenario, incumbent: Server, folder: Path) -> list[B
         return [_not_measured("no sampled request was answered by both arms")]
     write_jsonl(folder / "deficits.jsonl", read)
     blocks = [block for one in read for block in _blocks(one)]
-    worst = {
-        arm: max((b.value or 0 for b in blocks if (b.observable, b.arm) == (DEFICIT, arm)), default=0) for arm in Arm
-    }
-    log.info(
-        "%d answers scored in %.1f s: largest deficit %.3g nats of the incumbent, %.3g of the candidate",
-        len(read), time.monotonic() - began, worst[Arm.INCUMBENT], worst[Arm.CANDIDATE],
-    )  # fmt: skip
+    log.info("%d answers scored in %.1f s: %s", len(read), time.monotonic() - began, ", ".join(_shown(blocks)))
     return blocks
+
+
+def _shown(blocks: Sequence[Block]) -> list[str]:
+    """The largest deficit of each arm, in words."""
+    found = {arm: [b.value for b in blocks if b.observable == DEFICIT and b.arm is arm] for arm in Arm}
+    known = {arm: max((v for v in values if v is not None), default=None) for arm, values in found.items()}
+    return [f"{arm}: largest deficit {known[arm]} nats, {found[arm].count(None)} not right" for arm in Arm]
 
 
 def _read_all(

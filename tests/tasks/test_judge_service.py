@@ -153,8 +153,8 @@ LIMIT = SCENARIO.guard.greatest_logprob_drift
     [
         (0.0, 2 * LIMIT, Outcome.PASSED),  # each of two numbers may be off by the limit
         (0.0, 2.01 * LIMIT, Outcome.REJECTED),
-        (0.3, 0.2, Outcome.PASSED),  # what the incumbent's own answers show under traffic is the floor
-        (0.3, 0.4, Outcome.REJECTED),
+        (0.3, 0.4, Outcome.PASSED),  # what a sample of the incumbent's own answers shows is the floor
+        (0.3, 0.7, Outcome.REJECTED),
         (0.0, None, Outcome.REJECTED),
     ],
 )
@@ -174,6 +174,13 @@ def test_v5_answers_under_traffic_may_be_as_unlikely_as_the_guard_allows_or_the_
 def test_v5_wrong_answers_are_rejected_whatever_the_machine_did_meanwhile() -> None:
     late = replaced(GOOD, "send_lag_p95_ms", INC, 900.0)
     assert judged(service([*answers(0.0, 5.0), *late])).outcome is Outcome.REJECTED
+
+
+@pytest.mark.parametrize(("theirs", "outcome"), [(2 * LIMIT, Outcome.PASSED), (0.3, Outcome.REJECTED)])
+def test_v5_answers_that_only_the_candidate_has_deficits_of_are_judged_without_a_floor(
+    theirs: float, outcome: Outcome
+) -> None:
+    assert judged(service([*answers(0.0, theirs)[1:], *GOOD])).outcome is outcome
 
 
 def test_v5_a_candidate_that_answered_no_sampled_request_is_rejected() -> None:
