@@ -2,6 +2,7 @@
 
 import logging
 import re
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,10 @@ MOST_SHOWN = 500
 _EXCEPTION_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?:[\w.]+: error: |[A-Za-z_.]*(?:Error|Exception|Interrupt)\b).*")
 # Lines that blame the machine or somebody else, whatever the arguments were.
 _NOT_ITS_FAULT = re.compile(r"Address already in use|No space left|Too many open files|exit code -(9|15)\b")
+# A crash has other signals, such as SIGSEGV and SIGABRT; SGLang sends itself SIGKILL when a child has failed, and says so first.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ENDS_ITSELF = re.compile(r"Received sigquit from a child process|kill_process_tree called")
+_CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 
 
 class EngineEnded(Broken):
@@ -130,9 +135,15 @@ def generates(url: str, headers: Mapping[str, str] | None = None) -> bool:
 
 
 def why_it_ended(process: EngineProcess) -> EngineEnded:
-    text = read_log(process.log_file)
+    """A process that was killed says nothing of why, so whatever its log held before does not count as the reason."""
+    text, status = read_log(process.log_file), process.exit_status()
+    if status is not None and -status in _FROM_OUTSIDE and not _ENDS_ITSELF.search(text):
+        return EngineEnded(
+            f"`{process.name}` was ended from outside, by {signal.Signals(-status).name}",
+            f"the kernel's log says if memory ran out; what it did until then is in {process.log_file}",
+            server=process.name,
+        )
     said = last_error(text)
-    status = process.exit_status()
     return EngineEnded(
         f"`{process.name}` ended with status {status}; last error in its log: {f'`{said}`' if said else 'nothing'}",
         f"see {process.log_file}",
@@ -152,7 +163,20 @@ def read_log(file: Path) -> str:
 
 
 def last_error(log_text: str) -> str | None:
-    """The last line of an exception. SGLang's call of /freeze_gc before its port is open fails, and does no harm."""
-    lines = [line.strip() for line in log_text.splitlines() if "/freeze_gc" not in line]
-    faults = [line for line in lines if _EXCEPTION_LINE.match(line)]
-    return "".join(c if c.isprintable() else "?" for c in faults[-1][:MOST_SHOWN]) if faults else None
+    """The last line of the last exception, those that it came of included in it.
+
+    SGLang's call of /freeze_gc before its port is open fails, and does no harm: that exception and its causes do not count.
+    """
+    last: str | None = None
+    causes: list[str] = []
+    lines = log_text.splitlines()
+    for number, line in enumerate(lines):
+        if not _EXCEPTION_LINE.match(line.strip()):
+            continue
+        causes.append(line.strip())
+        if any(_CHAINED.match(after) for after in lines[number + 1 : number + 3]):
+            continue
+        if not any("/freeze_gc" in one for one in causes):
+            last = causes[-1]
+        causes = []
+    return None if last is None else "".join(c if c.isprintable() else "?" for c in last[:MOST_SHOWN])

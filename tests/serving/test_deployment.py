@@ -73,7 +73,7 @@ def test_a_role_that_is_killed_during_traffic_is_named_and_all_else_is_torn_down
 
             asyncio.run(made.watched(traffic()))
 
-    with pytest.raises(EngineEnded, match=f"`{role}` ended with status -9") as ended:
+    with pytest.raises(EngineEnded, match=f"`{role}` was ended from outside, by SIGKILL") as ended:
         serve()
     assert ended.value.server == role
     assert not ended.value.refused
