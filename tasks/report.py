@@ -12,14 +12,15 @@ def figure(value: float | None, unit: str) -> str:
     """A value with its unit; an unknown one says so."""
     if value is None:
         return "unknown"
-    shown = f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+    whole = float(value).is_integer() or abs(value) >= 1e4
+    shown = f"{value:,.0f}" if whole and abs(value) < 1e15 else f"{value:.4g}"
     return shown if unit == "1" else f"{shown} {unit}"
 
 
 def change(finding: Finding) -> str:
-    """`before → after (relative change)`, as far as both are known."""
+    """`before → after (relative change)`, as far as both are known; of a percentage only the two, as nobody reads % of %."""
     before, after = figure(finding.incumbent, finding.unit), figure(finding.candidate, finding.unit)
-    if finding.incumbent and finding.candidate is not None and finding.delta is not None:
+    if finding.unit != "%" and finding.incumbent and finding.candidate is not None and finding.delta is not None:
         times = finding.candidate / finding.incumbent
         shown = f"{100 * (times - 1):+.1f} %" if abs(times) < LARGE else f"times {times:.2g}"
         return f"{before} → {after} ({shown})"
@@ -29,7 +30,7 @@ def change(finding: Finding) -> str:
 def interval_text(interval: Interval) -> str:
     return (
         f"{interval.observable} at {interval.workload}: {interval.estimate:+.2f} {interval.unit} "
-        f"[{interval.low:+.2f}, {interval.high:+.2f}], {100 * interval.confidence:g} %, {interval.blocks} pairs, "
+        f"[{interval.low:+.2f}, {interval.high:+.2f}], {100 * interval.confidence:.4g} %, {interval.blocks} pairs, "
         f"{interval.method}"
     )
 

@@ -27,7 +27,8 @@ def compare_quality(scenario: Scenario, servers: Mapping[str, Server]) -> Qualit
     blocks = [block for order, found in enumerate(probes) for block in _blocks(found, order)]
     known = [p.drift for p in probes if p.drift is not None]
     limit = max(scenario.guard.greatest_logprob_drift, *(p.floor for p in probes))
-    log.info("largest log-probability drift: %s nats (limit %g)", max(known, default=None), limit)
+    largest = f"{max(known):.3g} nats" if known else "not known"
+    log.info("largest log-probability drift: %s (limit %g)", largest, limit)
     same = len(known) == len(probes) and max(known) <= limit
     return Quality(tuple(blocks), same)
 
