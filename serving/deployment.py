@@ -3,7 +3,6 @@
 It ends in the opposite order when the block is left, however that happens. `bring_up` is also what `stack up` detaches.
 """
 
-import asyncio
 import logging
 import shutil
 import time
@@ -18,7 +17,7 @@ from serving.checkpoint import Checkpoint, checkpoint
 from serving.launch import Server, begin, part_of, with_variables
 from serving.overlay import Overlay
 from serving.process import EngineProcess, stop
-from serving.readiness import EngineEnded, generates, is_healthy, wait_while, why_it_ended
+from serving.readiness import EngineEnded, generates, is_healthy, wait_while, while_running, why_it_ended
 from serving.remains import Note, reap
 from serving.replicas import Replica, api_key, entry_of, reached_at, replicas_of
 from serving.signals import signals_held_back, terminated_as_exception
@@ -58,14 +57,7 @@ class Deployment:
 
     async def watched(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of `work`; cancels it and raises EngineEnded, naming the process, as soon as one has ended."""
-        task = asyncio.ensure_future(work)
-        try:
-            while not (await asyncio.wait({task}, timeout=LOOK_S))[0]:
-                if (ended := self.ended()) is not None:
-                    raise ended
-            return task.result()
-        finally:
-            task.cancel()
+        return await while_running(work, self.ended)
 
 
 @contextmanager

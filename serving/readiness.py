@@ -1,11 +1,13 @@
 """When a started server is ready: its own process listens on its port, and it has generated a token. Or why it ended."""
 
+import asyncio
 import logging
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
 
@@ -14,6 +16,8 @@ from serving.process import EngineProcess
 from serving.stack import StackSpec
 
 log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 POLL_S = 0.5
 PROGRESS_S = 5.0
@@ -24,7 +28,7 @@ MOST_SHOWN = 500
 _EXCEPTION_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?:[\w.]+: error: |[A-Za-z_.]*(?:Error|Exception|Interrupt)\b).*")
 # Lines that blame the machine or somebody else, whatever the arguments were.
 _NOT_ITS_FAULT = re.compile(r"Address already in use|No space left|Too many open files|exit code -(9|15)\b")
-# A crash has other signals, such as SIGSEGV and SIGABRT; SGLang sends itself SIGKILL when a child has failed, and says so first.
+# A crash has other signals, such as SIGSEGV. SGLang sends itself SIGKILL when a child has failed, and says so first.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ENDS_ITSELF = re.compile(r"Received sigquit from a child process|kill_process_tree called")
 _CHAINED = re.compile(r"During handling of the above exception|The above exception was the direct cause")
@@ -109,6 +113,20 @@ def wait_while(
             said = time.monotonic()
             log.info("%.0f s: waiting for %s", waited_s, " and ".join(left))
         time.sleep(POLL_S)
+
+
+async def while_running(work: Coroutine[Any, Any, Result], ended: Callable[[], EngineEnded | None]) -> Result:
+    """The result of `work`; cancels it and raises what `ended` tells as soon as it tells something, and says so at once:
+    what follows is torn down first."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=POLL_S))[0]:
+            if (told := ended()) is not None:
+                log.error("%s", told.message)
+                raise told
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def is_healthy(url: str) -> bool:

@@ -7,26 +7,35 @@ Times are from the loop's monotonic clock.
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import httpx
 
 from serving.errors import Broken
 from serving.protocol import Answer, Call, call_of, fault_of, words
+from serving.readiness import EngineEnded, while_running
 from serving.request_record import Batch, RequestRecord
 from serving.requests import Request, plan_requests
 from serving.scenario import Traffic
 
 LOOK_S = 0.01  # between two looks at the lag of the event loop
 FLUSH_WITHIN_S = 30.0
+LATE_S = 1.0
 LONGEST_LINE = 1 << 24
 
 
-def send(base_url: str, traffic: Traffic, block: int, api_key: str | None = None) -> Batch:
+def send(
+    base_url: str,
+    traffic: Traffic,
+    block: int,
+    api_key: str | None = None,
+    ended: Callable[[], EngineEnded | None] = lambda: None,
+) -> Batch:
     """Sends one block and waits for all its answers. A failed request is a record, not an exception.
 
-    Raises Broken when the prefix cache is to be flushed first and the server does not do it.
+    Raises Broken when the prefix cache is to be flushed first and the server does not do it, and what `ended` tells of
+    the server's processes within half a second, or a moment after a request has failed.
     """
     planned = [(request, call_of(request)) for request in plan_requests(traffic, block)]
     headers = {"content-type": "application/json"}
@@ -34,7 +43,18 @@ def send(base_url: str, traffic: Traffic, block: int, api_key: str | None = None
         headers["authorization"] = f"Bearer {api_key}"
     if traffic.prefix_cache == "flushed":
         _flush(base_url, headers)
-    return asyncio.run(_send_all(base_url, headers, planned, traffic))
+    batch = asyncio.run(while_running(_send_all(base_url, headers, planned, traffic), ended))
+    if any(record.error is not None for record in batch.records) and (told := _a_moment_later(ended)) is not None:
+        raise told
+    return batch
+
+
+def _a_moment_later(ended: Callable[[], EngineEnded | None]) -> EngineEnded | None:
+    """A request fails before its server is known to have ended."""
+    until = time.monotonic() + LATE_S
+    while (told := ended()) is None and time.monotonic() < until:
+        time.sleep(LATE_S / 10)
+    return told
 
 
 def _flush(base_url: str, headers: dict[str, str]) -> None:

@@ -170,7 +170,7 @@ def _say_engaged(proofs: Sequence[Engagement]) -> None:
 def _warm_up(scenario: Scenario, servers: Mapping[str, Server]) -> None:
     for number in range(scenario.traffic.warmup_blocks):
         for arm in Arm:
-            send(servers[arm].base_url, scenario.traffic, number)
+            send(servers[arm].base_url, scenario.traffic, number, ended=servers[arm].ended)
 
 
 def _send_traffic(servers: Mapping[str, Server], rng: random.Random, observed: Observed, enough: Enough | None) -> None:

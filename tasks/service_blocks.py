@@ -51,7 +51,7 @@ def send_block(scenario: Scenario, server: Server, arm: Arm, number: int, order:
     counted = server.witness.calls()
     before = look_at(server)
     with sampled({part.name: part.process.alive() for part in server.parts}) as gpus:
-        batch = send(server.base_url, scenario.traffic, number)
+        batch = send(server.base_url, scenario.traffic, number, ended=server.ended)
     machine = Measured(psutil.cpu_percent())
     completed = [record for record in batch.records if record.completed]
     after = look_again(server, before, len(completed))

@@ -30,7 +30,7 @@ def measure_share(scenario: Scenario, server: Server, run: Run) -> list[Block]:
     found = []
     for order in range(SHARE_BLOCKS):
         started_s, before = run.elapsed_s, server.witness.calls()
-        batch = send(server.base_url, scenario.traffic, first + order)
+        batch = send(server.base_url, scenario.traffic, first + order, ended=server.ended)
         share = summarise_calls(server.witness, before, batch.wall_s).get("code_share_pct")
         failed = not all(record.completed for record in batch.records)
         value = share.value if share is not None and not failed else None

@@ -14,6 +14,7 @@ from traffic_examples import CLOSED, POISSON, traffic
 from serving import traffic as sending
 from serving.errors import BadInput, Broken
 from serving.jsonl import read_jsonl, write_jsonl
+from serving.readiness import EngineEnded
 from serving.request_record import RequestRecord
 from serving.requests import plan_requests
 from serving.scenario import Arrivals
@@ -52,6 +53,23 @@ def test_a_closed_loop_never_has_more_requests_open_than_clients() -> None:
     with listening(FakeEngine()) as engine:
         send(engine.base_url, traffic(), 0)
     assert engine.most_at_once == 2
+
+
+def test_traffic_stops_as_soon_as_a_process_of_the_server_has_ended() -> None:
+    gone = EngineEnded("`decode` was ended from outside, by SIGKILL", "see its log", "decode")
+    with listening(FakeEngine(hang=True)) as engine, pytest.raises(EngineEnded, match="`decode`"):
+        send(engine.base_url, traffic(), 0, ended=lambda: gone if engine.seen else None)
+
+
+def test_a_request_that_failed_a_moment_before_its_server_was_known_to_have_ended_is_no_record() -> None:
+    gone, looks = EngineEnded("`decode` ended with status 1", "see its log", "decode"), list[None]()
+
+    def ended() -> EngineEnded | None:
+        looks.append(None)
+        return gone if len(looks) > 3 else None
+
+    with listening(FakeEngine(fail_every=1)) as engine, pytest.raises(EngineEnded, match="`decode`"):
+        send(engine.base_url, traffic(), 0, ended=ended)
 
 
 def test_a_refused_request_is_a_record_with_its_error_and_no_times() -> None:
