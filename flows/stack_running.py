@@ -77,7 +77,9 @@ def stack_status(stack: Path | None, json_file: Path | None) -> None:
         click.echo(f"{file.stem}: unknown, its record {file} cannot be read")
     if not found and not unknown:
         if stack is not None:
-            raise Broken(f"stack `{name}` is not up, by what is written in {home()}", "`infra-agent stack up FILE`")
+            raise Broken(
+                f"stack `{name}` is not up, by what is written in {home()}", "`infra-agent stack up FILE` starts it"
+            )
         click.echo(f"no stack is up, by what is written in {home()}")
     if faults := [fault for status in looked if (fault := fault_of(status)) is not None]:
         raise Broken("; ".join(fault.message for fault in faults), "; ".join({fault.hint: None for fault in faults}))
