@@ -60,7 +60,7 @@ BAD_FILES = {
         HOIST.replace("hoist_gate.py}", "hoist_gate.py, launch: {BV: 0x" + "f" * 999 + "}}"),
         "launch",
     ),
-    "a surrogate": (HOIST.replace("hoist_gate.py}", 'hoist_gate.py, launch: {X: "\\ud800"}}'), "launch"),
+    "a surrogate": (HOIST.replace("hoist_gate.py}", 'hoist_gate.py, launch: {X: "\\ud800"}}'), "no printable text"),
     "a problem with a long name": (
         HOIST.replace("problem: kda_decode", "problem: " + "x" * 3000),
         "unknown kernel problem",
