@@ -47,17 +47,22 @@ COLUMNS = ("rate/s", "requests", "completed", "failed", "cancelled", "within", "
 LATENCIES = ("TTFT p50 ms", "TTFT p95 ms", "TPOT p95 ms", "send lag p95 ms", "loop lag p95 ms")
 
 
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(allow_abbrev=False, description=(__doc__ or "").partition("\n")[0])
+    add = made.add_argument
+    add("scenario", type=Path, nargs="?", default=SCENARIO, help=f"what is sent (default: {SCENARIO.name})")
+    add("--stack", type=Path, default=STACK, help=f"start this one server, its prefix cache on (default: {STACK.name})")
+    add("--url", help="send to a server or router that runs already, and start nothing")
+    add("--devices", type=int, help="of the whole deployment, where a router answers at the URL")
+    add("--requests", type=int, default=200, help="so many a block (default: 200)")
+    add("--trace", type=Path, help="another file in the format of the Mooncake traces, for a scenario that replays one")
+    add("--rates", type=float, nargs="+", default=[], help="mean rates in requests/s: send the block once at each")
+    add("--out", type=Path, help="the folder for the results (default: a new one, which is printed)")
+    return made
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("scenario", type=Path, nargs="?", default=SCENARIO)
-    parser.add_argument("--stack", type=Path, default=STACK)
-    parser.add_argument("--url")
-    parser.add_argument("--devices", type=int, help="of the whole deployment, where a router answers at the URL")
-    parser.add_argument("--requests", type=int, default=200)
-    parser.add_argument("--trace", type=Path)
-    parser.add_argument("--rates", type=float, nargs="+", default=[])
-    parser.add_argument("--out", type=Path)
-    chosen = parser.parse_args()
+    chosen = parser().parse_args()
     try:
         scenario = asked(load_scenario(chosen.scenario), chosen.requests, chosen.trace)
         for rate in chosen.rates:
@@ -109,11 +114,21 @@ def asked(scenario: Scenario, requests: int, trace: Path | None) -> Scenario:
 def served(url: str | None, stack: Path, out: Path) -> Iterator[str]:
     """The address of a server: one that runs, or one of our own with its prefix cache on, gone at the end."""
     if url is not None:
-        yield url.rstrip("/")
+        yield answering(url.rstrip("/"))
         return
     with running(apply_edit(load_stack(stack), CACHE_ON), out, "server") as server:
         print(f"{stack.stem} ready after {server.ready_s:.0f} s", flush=True)
         yield server.base_url
+
+
+def answering(url: str) -> str:
+    """The url. Raises Broken where nobody answers, whatever the answer."""
+    try:
+        httpx.get(f"{url}/health", timeout=30, trust_env=False)
+    except httpx.HTTPError as error:
+        hint = "is the stack up? `infra-agent stack status` lists what is, with its URL"
+        raise Broken(f"no answer at `{url}`: {type(error).__name__}: {error}", hint) from error
+    return url
 
 
 def counted_devices(url: str) -> int:

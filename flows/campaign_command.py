@@ -7,7 +7,8 @@ import click
 import httpx
 
 from flows import local
-from flows.commands import check_writable, write
+from flows.commands import write
+from flows.result_file import check_writable
 from serving.errors import Broken
 from tasks.campaign import load_campaign, read_catalogue, report_text
 from tasks.ledger import Ledger, default_url

@@ -1,15 +1,16 @@
 """What the commands do, one function each. Returns the outcome where a command has one."""
 
+import difflib
 import json
 import math
 import os
-import tempfile
 from pathlib import Path
 
 import click
 import httpx
 
 from flows import local
+from flows.result_file import check_writable, write_whole
 from serving.errors import BadInput, Broken
 from serving.home import home
 from tasks.block_tables import block_tables
@@ -202,33 +203,14 @@ def print_schema(name: str | None) -> None:
     if name is None:
         click.echo("\n".join(known))
     elif name not in known:
-        raise BadInput(f"no record or file is called `{name}`", "`infra-agent schema` lists the names")
+        near = difflib.get_close_matches(name, known)
+        meant = f"did you mean {' or '.join(f'`{one}`' for one in near)}? " if near else ""
+        raise BadInput(f"no record or file is called `{name}`", f"{meant}`infra-agent schema` lists the names")
     else:
         click.echo(json.dumps(known[name].model_json_schema(mode="serialization"), indent=2))
 
 
-def check_writable(json_file: Path | None) -> None:
-    """Raises `BadInput` before anything runs for a file that could not be written in the end."""
-    if json_file is None:
-        return
-    hint = "name a file in a folder that exists and can be written"
-    try:
-        target = json_file.absolute().resolve()
-        if target.exists() and not target.is_file():
-            raise BadInput(f"`{json_file}` is not a regular file", hint)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}."):
-            pass
-    except (OSError, RuntimeError) as error:
-        raise BadInput(f"cannot write `{json_file}`: {error}", hint) from error
-
-
 def write(json_file: Path | None, record: Record) -> None:
-    """Whole or not at all; a link keeps pointing to the file."""
-    if json_file is None:
-        return
-    target = json_file.absolute().resolve()
-    handle, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    with os.fdopen(handle, "w") as file:
-        file.write(record.model_dump_json(indent=2) + "\n")
-    os.chmod(part, 0o644)
-    os.replace(part, target)
+    """Nothing without a file. Raises `BadInput` where it cannot be written."""
+    if json_file is not None:
+        write_whole(json_file, record.model_dump_json(indent=2) + "\n")

@@ -8,7 +8,8 @@ import click
 import httpx
 
 from flows import local
-from flows.commands import check_writable, write
+from flows.commands import write
+from flows.result_file import check_writable
 from serving.errors import BadInput, Broken
 from tasks.folder import check_target, write_folder
 from tasks.ledger import Ledger, default_url

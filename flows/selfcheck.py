@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from flows import local
-from flows.commands import check_writable, write
+from flows.commands import write
+from flows.result_file import check_writable
 from tasks.selfcheck import run_selfcheck, summary
 
 

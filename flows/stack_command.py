@@ -3,7 +3,6 @@
 Only click is imported here, as in cli.py: everything heavy is imported by the command that needs it.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flows.result_file import check_writable, write_whole
 from serving.errors import BadInput
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def stack_validate(file: Path, json_file: Path | None) -> None:
     """Every fault of a stack FILE, without a GPU. Exit status 0: clean or warnings only, 2: errors."""
     from serving.validate import faults_of_file
 
+    check_writable(json_file)
     found = faults_of_file(file)
     _write_faults(json_file, file, found)
     for fault in found:
@@ -50,6 +51,7 @@ def stack_import(file: Path, variant: str | None, out_file: Path | None, json_fi
     from serving.recipe import as_yaml, imported
     from serving.validate import faults_of
 
+    check_writable(json_file)
     made = imported(read_mapping(file), variant)
     text = as_yaml(made.spec, file.name)
     if out_file is not None:
@@ -88,14 +90,3 @@ def _write_faults(json_file: Path | None, file: Path, found: Sequence["Fault"]) 
         write_whole(
             json_file, json.dumps({"file": str(file), "faults": [fault.model_dump() for fault in found]}, indent=1)
         )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Whole or not at all. Raises BadInput where it cannot be written."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        scratch.write_text(text, encoding="utf-8")
-        os.replace(scratch, path)
-    except OSError as error:
-        scratch.unlink(missing_ok=True)
-        raise BadInput(f"cannot write `{path}`: {error}", "name a file in a folder that exists") from error

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.stack_command import counted, shown, write_whole
-from serving.errors import BadInput
+from flows.result_file import check_writable, write_whole
+from flows.stack_command import counted, shown
+from serving.errors import BadInput, Broken
 
 if TYPE_CHECKING:
     from serving.stack_status import StackStatus
@@ -29,6 +30,7 @@ def stack_up(file: Path, json_file: Path | None) -> None:
     from serving.stack import load_stack
     from serving.stack_status import status_of
 
+    check_writable(json_file)
     show_progress()
     _check(file)
     _show([status_of(up(load_stack(file)))], json_file)
@@ -54,21 +56,33 @@ def _check(file: Path) -> None:
 @click.argument("stack", type=click.Path(path_type=Path), metavar="[FILE|NAME]", required=False)
 @JSON
 def stack_status(stack: Path | None, json_file: Path | None) -> None:
-    """Roles, processes, ports, memory and health of one stack or of every one that is written down."""
-    from serving.detached import named_by
-    from serving.stack_record import detached_file, read, records, unreadable
-    from serving.stack_status import status_of
+    """Roles, processes, ports, memory and health of one stack or of every one that is written down.
 
+    Exit status 4 if one of them is not wholly up, or the one that is asked for is not up at all.
+    """
+    from serving.detached import named_by
+    from serving.home import home
+    from serving.stack_record import detached_file, read, records, unreadable
+    from serving.stack_status import fault_of, status_of
+
+    check_writable(json_file)
     found, unknown = list(records().values()), unreadable()
     if stack is not None:
         name = named_by(stack)
         read(detached_file(name))
         found, unknown = [record for record in found if record.name == name], []
-    _show([status_of(record) for record in found], json_file)
+    looked = [status_of(record) for record in found]
+    _show(looked, json_file)
     for file in unknown:
         click.echo(f"{file.stem}: unknown, its record {file} cannot be read")
     if not found and not unknown:
-        click.echo("no stack is up" if stack is None else f"stack `{name}` is not up")
+        if stack is not None:
+            raise Broken(
+                f"stack `{name}` is not up, by what is written in {home()}", "`infra-agent stack up FILE` starts it"
+            )
+        click.echo(f"no stack is up, by what is written in {home()}")
+    if faults := [fault for status in looked if (fault := fault_of(status)) is not None]:
+        raise Broken("; ".join(fault.message for fault in faults), "; ".join({fault.hint: None for fault in faults}))
 
 
 @click.command("down")

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from serving.deployment import bring_up
 from serving.errors import BadInput, Broken
 from serving.identity import still_there, was_before_boot
 from serving.process import stop
 from serving.remains import reap
 from serving.signals import signals_held_back, terminated_as_exception
-from serving.stack import StackSpec, load_stack
+from serving.stack import StackName, StackSpec, load_stack
 from serving.stack_record import ReplicaRecord, StackRecord, detached_file, folder, read
 from serving.witness import Witness, watched, weights_fault
 
@@ -64,15 +66,27 @@ def down(name: str) -> StackRecord | None:
 
 
 def named_by(argument: Path) -> str:
-    """The name of the stack that a file describes, or that is written down. Raises BadInput for neither."""
+    """The name of the stack that a file describes, or the word itself if a stack can be called so, up or not.
+
+    Raises BadInput for what is neither; a word that ends as a YAML file does is a file, unless a stack of that name is up.
+    """
     with contextlib.suppress(OSError, ValueError):  # such as a name that is too long for a file
         if argument.exists():
             return load_stack(argument).name
-        if argument.name == str(argument) and detached_file(argument.name).exists():
-            return argument.name
+        word = str(argument)
+        if _may_be_a_name(word) and (argument.suffix not in (".yaml", ".yml") or detached_file(word).exists()):
+            return word
     raise BadInput(
         f"no such file: `{argument}`, and no stack of that name is up", "`infra-agent stack status` lists what is up"
     )
+
+
+def _may_be_a_name(word: str) -> bool:
+    try:
+        TypeAdapter(StackName).validate_python(word)
+    except ValidationError:
+        return False
+    return True
 
 
 def has_ended(replica: ReplicaRecord) -> bool:

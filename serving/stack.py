@@ -27,7 +27,10 @@ from serving.roles import (
 )
 from serving.stack_rules import model_fault
 
-__all__ = ["Role", "RoleChange", "RoleSpec", "Scalar", "StackSpec", "Value", "apply_edit", "load_stack"]
+__all__ = ["Role", "RoleChange", "RoleSpec", "Scalar", "StackName", "StackSpec", "Value", "apply_edit", "load_stack"]
+
+
+StackName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=100)]
 
 
 class RoleChange(Protocol):
@@ -55,7 +58,7 @@ class StackSpec(Part):
     express; nothing runs by it.
     """
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=100)]
+    name: StackName
     model: Annotated[str, Field(min_length=1), AfterValidator(_model)]
     quantization: Quantization = Quantization()
     transfer: Transfer = Transfer()

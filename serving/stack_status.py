@@ -20,6 +20,7 @@ from serving.roles import Role
 from serving.stack_record import ReplicaRecord, StackRecord
 
 Health = Literal["healthy", "no answer", "ended", "shut out"]
+_ILL: dict[Health, str] = {"ended": "ended", "no answer": "does not answer", "shut out": "is shut out by the router"}
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -73,6 +74,22 @@ def status_of(record: StackRecord) -> StackStatus:
         shut_out=without,
         replicas=replicas,
     )
+
+
+def fault_of(status: StackStatus) -> Broken | None:
+    """What to raise for a stack that is not wholly up: which roles are not as they should be, and what to do."""
+    what, killed = f"stack `{status.name}`", "if that was killed, `infra-agent stack reap`"
+    match status.state:
+        case "up":
+            return None
+        case "starting":
+            return Broken(f"{what} is starting", f"wait until the command that starts it is done; {killed}")
+        case "elsewhere":
+            return Broken(f"{what} is on another machine or in another container", "look at it and end it there")
+    ill = ", ".join(f"`{one.name}` {_ILL[one.health]}" for one in status.replicas if one.health in _ILL)
+    if status.detached:
+        return Broken(f"{what} is not wholly up: {ill}", f"infra-agent stack down {status.name}")
+    return Broken(f"{what} is not wholly up: {ill}", f"it ends with the command that started it; {killed}")
 
 
 def _shut_out(record: StackRecord) -> tuple[str, ...] | None:

@@ -41,8 +41,9 @@ def test_kernels_cannot_be_imported() -> None:
     ("file", "more"),
     [
         ("cli.py", {"flows", "signal", "types"}),
-        ("stack_command.py", {"collections", "typing"}),
+        ("stack_command.py", {"collections", "typing", "flows"}),
         ("stack_running.py", {"collections", "typing", "flows"}),
+        ("result_file.py", {"stat", "tempfile"}),
     ],
 )
 def test_the_command_imports_nothing_heavy_before_it_knows_what_to_do(file: str, more: set[str]) -> None:

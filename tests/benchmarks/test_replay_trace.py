@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine, listening
+from fake_stack import free_ports
 
 from serving.home import REPOSITORY
 from serving.jsonl import read_jsonl
@@ -13,7 +14,7 @@ from serving.request_record import RequestRecord
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
 
-from replay_trace import main
+from replay_trace import main, parser
 
 SCENARIO = REPOSITORY / "serving" / "scenarios" / "mooncake-conversation-cpu.yaml"
 
@@ -114,3 +115,18 @@ def test_a_replay_whose_requests_failed_is_broken_and_keeps_its_records(
         assert run(monkeypatch, "--url", engine.base_url, "--requests", 4, "--out", tmp_path) == 4
     assert "2 of 4 requests failed; the limit is" in capsys.readouterr().err
     assert len(read_jsonl(tmp_path / "mooncake-conversation-cpu.requests.jsonl", RequestRecord)) == 4
+
+
+@pytest.mark.parametrize("more", [(), ("--devices", 1)])
+def test_a_url_where_nobody_answers_brings_the_question_whether_the_stack_is_up(
+    more: tuple[object, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (port,) = free_ports(1)
+    assert run(monkeypatch, "--url", f"http://127.0.0.1:{port}", *more, "--out", tmp_path) == 4
+    err = capsys.readouterr().err
+    assert f"no answer at `http://127.0.0.1:{port}`" in err
+    assert "hint: is the stack up?" in err
+
+
+def test_every_option_of_the_replay_has_a_help_text() -> None:
+    assert [action.dest for action in parser()._actions if not action.help] == []

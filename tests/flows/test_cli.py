@@ -60,7 +60,7 @@ BAD_FILES = {
         HOIST.replace("hoist_gate.py}", "hoist_gate.py, launch: {BV: 0x" + "f" * 999 + "}}"),
         "launch",
     ),
-    "a surrogate": (HOIST.replace("hoist_gate.py}", 'hoist_gate.py, launch: {X: "\\ud800"}}'), "launch"),
+    "a surrogate": (HOIST.replace("hoist_gate.py}", 'hoist_gate.py, launch: {X: "\\ud800"}}'), "no printable text"),
     "a problem with a long name": (
         HOIST.replace("problem: kda_decode", "problem: " + "x" * 3000),
         "unknown kernel problem",
@@ -96,7 +96,6 @@ def test_a_bad_hypothesis_file_is_exit_2_with_a_hint_and_leaves_no_record(
         ["run", "x.yaml", "--budget-s", "0"],
         ["run", "x.yaml", "--bud", "60"],
         ["run", "x.yaml", "--budget-s", "nan"],
-        ["run", "x.yaml", "--json", "/dev/null"],
         ["run", "x.yaml", "--json", "."],
         ["run", "x.yaml", "--json", "z" * 300],
         ["run", "w" * 3000],
@@ -165,6 +164,14 @@ def test_a_ledger_that_cannot_be_written_is_broken(
     status, _, err = run(capsys, monkeypatch, "run", written(tmp_path, HOIST), "--ledger", f"file://{tmp_path}/file/l")
     assert status == 4
     assert "not writable" in err
+
+
+def test_a_name_that_schema_does_not_know_brings_the_nearest_ones(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, _, err = run(capsys, monkeypatch, "schema", "Stack")
+    assert status == 2
+    assert "hint: did you mean `StackSpec`" in err
 
 
 def test_every_name_that_schema_lists_has_a_schema(

@@ -117,7 +117,7 @@ def test_a_stack_is_up_after_the_command_is_seen_by_status_and_gone_after_down(f
     again = stack("down", file)
     assert again.returncode == 0
     assert again.stdout == "stack `fake` is not up: nothing to end\n"
-    assert stack("status").stdout == "no stack is up\n"
+    assert stack("status").stdout == f"no stack is up, by what is written in {home()}\n"
 
 
 def test_a_role_that_ended_is_named_by_status_and_up_says_what_to_do(file: Path) -> None:
@@ -126,9 +126,12 @@ def test_a_role_that_ended_is_named_by_status_and_up_says_what_to_do(file: Path)
     decode = next(replica for replica in record.replicas if replica.role == "decode")
     os.kill(decode.leader.pid, signal.SIGKILL)
     wait_until(lambda: still_there(decode.leader) is None)
-    said = stack("status", "fake").stdout
-    assert "fake: in part" in said
-    assert "decode      ended" in said
+    status = stack("status", "fake")
+    assert status.returncode == 4
+    assert "fake: in part" in status.stdout
+    assert "decode      ended" in status.stdout
+    assert "error: stack `fake` is not wholly up: `decode` ended" in status.stderr
+    assert "hint: infra-agent stack down fake\n" in status.stderr
     up = stack("up", file)
     assert up.returncode == 4
     assert "`decode` ended" in up.stderr
@@ -239,6 +242,28 @@ def test_without_sglangs_options_a_stack_starts_and_it_is_said_that_it_was_not_c
     assert up.returncode == 0, up.stderr
     assert f"warning: {file} was not checked before the start: " in up.stderr
     assert stack("down", file).returncode == 0
+
+
+def test_a_name_that_is_not_up_is_nothing_to_end_and_a_status_of_its_own() -> None:
+    down = stack("down", "fake")
+    assert (down.returncode, down.stdout) == (0, "stack `fake` is not up: nothing to end\n")
+    status = stack("status", "fake")
+    assert status.returncode == 4
+    assert f"stack `fake` is not up, by what is written in {home()}" in status.stderr
+
+
+@pytest.mark.parametrize("word", ["Fake", "no_name", "fake.yaml", "x" * 101, "x" * 3000, "."])
+def test_a_word_that_is_neither_a_file_nor_the_name_of_a_stack_is_bad_input(word: str) -> None:
+    done = stack("down", word)
+    assert done.returncode == 2
+    assert "hint:" in done.stderr
+
+
+def test_a_file_that_cannot_be_written_is_said_before_a_stack_starts(file: Path, tmp_path: Path) -> None:
+    done = stack("up", file, "--json", tmp_path / "nowhere" / "status.json")
+    assert done.returncode == 2
+    assert "status.json" in done.stderr
+    assert not records()
 
 
 @pytest.mark.parametrize("command", ["up", "down", "status"])

@@ -1,5 +1,6 @@
 """Stack specs: what they refuse, how they become a command line, and how an edit changes them."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 
 from serving.documents import validate
 from serving.errors import BadInput
+from serving.home import REPOSITORY
+from serving.roles import HiCache, Moe, Parallelism, Quantization, ReplaySSM, Resources, Speculative, Transfer
 from serving.stack import RoleSpec, Scalar, StackSpec, apply_edit, load_stack
 from serving.stack_rules import REFUSED_ARGUMENTS, argument_name_fault, variable_name_fault, variable_value_fault
 
@@ -113,6 +116,16 @@ def test_a_bad_file_is_bad_input_that_names_the_field(text: str, field: str, tmp
     file.write_text(text)
     with pytest.raises(BadInput, match=field):
         load_stack(file)
+
+
+def test_the_documentation_has_a_stack_that_can_be_read_and_names_every_field(tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs" / "serving.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "example.yaml").write_text(example)
+    assert load_stack(tmp_path / "example.yaml").name == "my-stack"
+    table = {name for line in text.splitlines() if line.startswith("| ") for name in re.findall(r"`(\w+)`", line)}
+    parts = (StackSpec, RoleSpec, Quantization, Transfer, Moe, ReplaySSM, HiCache, Speculative, Parallelism, Resources)
+    assert {name for part in parts for name in part.model_fields} <= table
 
 
 def test_an_edit_adds_replaces_and_takes_away() -> None:
