@@ -61,7 +61,8 @@ def _all_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
     yield from argument_faults(spec)
     yield from address_faults(spec)
     yield from fact_faults(spec, model)
-    yield from checkpoint_faults(spec.model, model, spec.quantization.weights)
+    started = any(part.url is None for role, part in spec.roles.items() if role != "router")
+    yield from checkpoint_faults(spec.model, model, spec.quantization.weights, started)
     for role in LANGUAGE_AND_ENCODE:
         if role in spec.roles and (spec.roles[role].url is None or spec.roles[role].arguments):
             setting = setting_of(spec, role, model)

@@ -280,3 +280,16 @@ def test_8_bit_kv_without_scales_and_bundled_tokens_are_warnings(tmp_path: Path)
         ("quantization.kv", "warning"),
         ("roles.server.arguments.stream-interval", "warning"),
     }
+
+
+@pytest.mark.parametrize("model", ["./no/such/model", "/no/such/GLM-5.3-Flash-FP8", "~/model"])
+def test_a_model_that_is_a_path_to_nothing_is_an_error_as_it_is_for_stack_up(model: str, tmp_path: Path) -> None:
+    (said,) = (fault for fault in faults(H200, {"model": model}, tmp_path) if fault.field == "model")
+    assert (said.severity, f"no folder `{model}`" in said.message) == ("error", True)
+
+
+def test_a_misspelt_model_is_a_warning_that_names_the_nearest_one(tmp_path: Path) -> None:
+    (said,) = (f for f in faults(H200, {"model": "zai-org/GLM-5.3-Flahs-FP8"}, tmp_path) if f.field == "model")
+    assert (said.severity, said.hint) == ("warning", "did you mean `glm-5.3-flash-fp8`?")
+    (said,) = (f for f in faults(H200, {"model": "some/other-model"}, tmp_path) if f.field == "model")
+    assert (said.severity, said.hint) == ("warning", "validate where the checkpoint is")
