@@ -59,7 +59,7 @@ def stack_import(file: Path, variant: str | None, out_file: Path | None, json_fi
     else:
         click.echo(text, nl=False)
     told = {note.field for note in made.notes}
-    found = [*made.notes, *(fault for fault in faults_of(made.spec) if fault.field not in told)]
+    found = [*made.notes, *(fault for fault in faults_of(made.spec) if fault.field not in (*told, "unmapped"))]
     _write_faults(json_file, file, found)
     for fault in found:
         click.echo(shown(fault), err=True)

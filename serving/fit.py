@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from serving.derive import CONVOLUTION_DTYPE
 from serving.faults import Fault, error, warning
-from serving.memory_fit import GB, Footprint, capacity_bytes, footprint
+from serving.memory_fit import Footprint, capacity_bytes, footprint, size_text
 from serving.roles import Resources, Role
 from serving.setting import Setting
 from serving.stack import StackSpec
@@ -23,12 +23,16 @@ def _gpus(role: Role, setting: Setting, resources: Resources) -> Iterator[Fault]
     ranks = setting.ranks("tp-size") * setting.ranks("pp-size") * setting.ranks("dp-size")
     field = f"roles.{role}.resources.gpus"
     if resources.gpus != ranks:
-        message = f"`{resources.gpus}` GPUs for {ranks} ranks: each rank has one"
+        message = f"`{resources.gpus}` GPU{_s(resources.gpus)} for {ranks} rank{_s(ranks)}: each rank has one"
         yield error(field, message, "make `gpus` the number of ranks, or `device: cpu`")
     nodes = -(-resources.gpus // resources.gpus_per_node) if resources.gpus_per_node else 1
     if nodes > 1:
         message = f"one replica needs {nodes} nodes, and the `local` launcher has one"
         yield warning(field, message, "start it by other means and attach it by its `url`")
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _inside_node(spec: StackSpec, role: Role, setting: Setting) -> Iterator[Fault]:
@@ -58,7 +62,7 @@ def _memory(role: Role, setting: Setting, resources: Resources) -> Iterator[Faul
         return
     room = capacity_bytes(setting, memory / ranks if setting.on_cpu else memory, not setting.on_cpu)
     if needed.total > room:
-        message = f"a rank needs {needed.total / GB:.4g} GB and may take {room / GB:.4g} GB: {needed}"
+        message = f"a rank needs {size_text(needed.total)} and may take {size_text(room)}: {needed}"
         yield error(_largest(role, setting, needed, room), message, "more ranks, or smaller pools or weights")
 
 

@@ -82,11 +82,11 @@ def imported(document: Mapping[str, Any], wanted: str | None = None) -> Imported
     body["unmapped"] = {
         place: without_secrets(place.rpartition(".")[2], value) for place, value in unmapped.kept.items()
     }
+    body["unmapped_why"] = {place: _plain(why) for place, why in unmapped.reasons.items()}
     spec = validate(body, StackSpec, "the imported stack")
-    traps = [warning(f"unmapped.{place}", _SIMULATED, "no claim about accuracy may use its numbers")
-             for place in (*simulated(recipe), *simulated(dict(variant.beside)))]  # fmt: skip
-    trapped = {trap.field for trap in traps}
-    notes = [note for place, why in unmapped.reasons.items() if (note := _note(place, why)).field not in trapped]
+    trapped = [*simulated(recipe), *simulated(dict(variant.beside))]
+    traps = [_trap(trapped)] if trapped else []
+    notes = [_note(place, why) for place, why in unmapped.reasons.items() if place not in trapped]
     renamed = [
         warning(place, f"is read as `{name}`, its name in SGLang 0.5.23", "see whether it still means the same")
         for place, name in unmapped.renamed.items()
@@ -206,8 +206,19 @@ def as_yaml(spec: StackSpec, source: str) -> str:
     )
 
 
+def _trap(places: list[str]) -> Fault:
+    """One warning for all places at which the recipe simulates."""
+    others = ", ".join(f"`{place}`" for place in places[1:])
+    message = f"{_SIMULATED}{f' (also by {others})' if others else ''}"
+    return warning(f"unmapped.{places[0]}", message, "no claim about accuracy may use its numbers")
+
+
 def _note(place: str, why: str) -> Fault:
-    return warning(f"unmapped.{place}", f"not expressed: {why.partition(': its name')[0]}", "nothing runs by it")
+    return warning(f"unmapped.{place}", f"not expressed: {_plain(why)}", "nothing runs by it")
+
+
+def _plain(why: str) -> str:
+    return why.partition(": its name")[0]
 
 
 def _slug(name: object) -> str:

@@ -18,7 +18,7 @@ from serving.fit import resource_faults
 from serving.model_facts import ModelFacts, facts_of
 from serving.roles import Role
 from serving.setting import Setting, canonical
-from serving.stack import StackSpec
+from serving.stack import IS_SCENARIO, STACK_WANTED, StackSpec, is_scenario
 
 LANGUAGE_AND_ENCODE: tuple[Role, ...] = ("server", "encode", "prefill", "decode")
 
@@ -28,9 +28,12 @@ def faults_of_file(path: Path) -> list[Fault]:
     without an engine. Where a part is malformed, the rest is checked as if that part were not there.
     """
     document = read_mapping(path)
+    if is_scenario(document):
+        return [error("(whole file)", f"it {IS_SCENARIO}", STACK_WANTED)]
     malformed = faults(document, StackSpec)
     spec = _rest(document)
-    return malformed + (list(faults_of(spec)) if spec is not None else [])
+    rest = faults_of(spec) if spec is not None else ()
+    return malformed + [fault for fault in rest if not any(_inside(fault.field, part.field) for part in malformed)]
 
 
 def faults_of(spec: StackSpec) -> Iterator[Fault]:
@@ -58,7 +61,9 @@ def check_stack(spec: StackSpec) -> list[Fault]:
 
 
 def _all_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
-    yield from argument_faults(spec)
+    of_arguments = list(argument_faults(spec))
+    refused = {fault.field for fault in of_arguments}
+    yield from of_arguments
     yield from address_faults(spec)
     yield from fact_faults(spec, model)
     started = any(part.url is None for role, part in spec.roles.items() if role != "router")
@@ -66,7 +71,8 @@ def _all_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
     for role in LANGUAGE_AND_ENCODE:
         if role in spec.roles and (spec.roles[role].url is None or spec.roles[role].arguments):
             setting = setting_of(spec, role, model)
-            yield from combination_faults(spec, role, setting)
+            # A value that SGLang does not know says nothing of what it goes with.
+            yield from (fault for fault in combination_faults(spec, role, setting) if fault.field not in refused)
             yield from resource_faults(spec, role, setting)
 
 
@@ -88,6 +94,11 @@ def combination_faults(spec: StackSpec, role: Role, setting: Setting) -> Iterato
         field = field_of(spec, role, written.get(clash.option, clash.option))
         severity = "warning" if clash.effect == "doubtful" else "error"
         yield Fault(field=field, message=clash.message, hint=clash.hint, severity=severity)
+
+
+def _inside(field: str, part: str) -> bool:
+    """Whether the field is the part or stands in it: what is malformed is not missing, too."""
+    return field == part or field.startswith(f"{part}.")
 
 
 def _rest(document: dict[str, Any]) -> StackSpec | None:
