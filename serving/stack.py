@@ -82,7 +82,7 @@ class StackSpec(Part):
             at = f"roles.{min(missing)}" if len(missing) == 1 and "server" not in names else "roles"
             raise PydanticCustomError(
                 AT_FIELD,
-                f"a stack is one `server`, or `prefill`, `decode` and `router` with or without `encode`; "  # type: ignore[arg-type]
+                f"a stack is one `server`, or `prefill`, `decode` and `router` with or without `encode`; "
                 f"this one has {', '.join(f'`{name}`' for name in self.roles)}",
                 {"field": at},
             )

@@ -14,7 +14,7 @@ from serving.errors import BadInput
 from serving.facts_rules import fact_faults
 from serving.faults import Fault, error
 from serving.fields import field_of
-from serving.fit import resource_faults
+from serving.fit import memory_text, resource_faults
 from serving.model_facts import ModelFacts, facts_of
 from serving.roles import Role
 from serving.setting import Setting, canonical
@@ -51,6 +51,22 @@ def faults_of(spec: StackSpec) -> Iterator[Fault]:
             yield fault
 
 
+def memory_of_file(path: Path) -> list[str]:
+    """A line for each role that runs SGLang: the memory that it needs and may take. Malformed parts are left out.
+
+    Raises BadInput for a file without a YAML mapping, and Broken without an engine.
+    """
+    spec = _rest(read_mapping(path))
+    if spec is None:
+        return []
+    try:
+        model = facts_of(spec.model)
+    except BadInput:  # a fault of its own
+        model = None
+    described = [role for role in LANGUAGE_AND_ENCODE if role in spec.roles and _described(spec, role)]
+    return [memory_text(role, setting_of(spec, role, model), spec.roles[role].resources) for role in described]
+
+
 def check_stack(spec: StackSpec) -> list[Fault]:
     """The warnings about a stack. Raises BadInput, naming the field, for its first error, and Broken without an engine."""
     found = list(faults_of(spec))
@@ -69,11 +85,16 @@ def _all_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
     started = any(part.url is None for role, part in spec.roles.items() if role != "router")
     yield from checkpoint_faults(spec.model, model, spec.quantization.weights, started)
     for role in LANGUAGE_AND_ENCODE:
-        if role in spec.roles and (spec.roles[role].url is None or spec.roles[role].arguments):
+        if role in spec.roles and _described(spec, role):
             setting = setting_of(spec, role, model)
             # A value that SGLang does not know says nothing of what it goes with.
             yield from (fault for fault in combination_faults(spec, role, setting) if fault.field not in refused)
             yield from resource_faults(spec, role, setting)
+
+
+def _described(spec: StackSpec, role: Role) -> bool:
+    """Whether the role is started here, or what runs elsewhere is described."""
+    return spec.roles[role].url is None or bool(spec.roles[role].arguments)
 
 
 def setting_of(spec: StackSpec, role: Role, model: ModelFacts | None) -> Setting:

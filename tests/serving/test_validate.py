@@ -11,7 +11,7 @@ import yaml
 from serving.errors import BadInput
 from serving.faults import Fault
 from serving.scenario import load_scenario
-from serving.validate import faults_of_file
+from serving.validate import faults_of_file, memory_of_file
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("known_options")]
 
@@ -339,3 +339,17 @@ def test_what_an_import_left_is_one_warning_with_each_reason_once(tmp_path: Path
     assert said.severity == "warning"
     assert "3 parts" in said.message
     assert said.message.endswith("`a`, `b` (no such part); `c` (no reason is given)")
+
+
+def test_the_memory_of_each_role_is_said_of_a_clean_stack_too_and_why_it_is_not_known(tmp_path: Path) -> None:
+    (line,) = memory_of_file(STACKS / f"{H200}.yaml")
+    assert line.startswith("memory of `server`: a rank needs at least ")
+    assert "and may take " in line
+    (unlimited,) = memory_of_file(STACKS / f"{DSA}.yaml")
+    assert "its limit is not known: no `memory_gb`" in unlimited
+    assert [
+        line for line in memory_of_file(STACKS / f"{EPD}.yaml") if line.endswith("not known: an encoder is not counted")
+    ]
+    file = tmp_path / "stack.yaml"
+    file.write_text((STACKS / f"{H200}.yaml").read_text().replace("zai-org/GLM-5.3-Flash", "some/other"))
+    assert memory_of_file(file) == ["memory of `server`: not known: the model's sizes are not"]
