@@ -56,8 +56,12 @@ def memory_text(role: Role, setting: Setting, resources: Resources) -> str:
     needed, room = _needed(setting), _room(setting, resources)
     if needed is None:
         return f"memory of `{role}`: not known: {_why_unknown(setting)}"
-    limit = f"may take {size_text(room)}" if room is not None else f"its limit is not known: no `{_limit(setting)}`"
-    return f"memory of `{role}`: a rank needs at least {size_text(needed.total)}, and {limit}: {needed}"
+    limit = (
+        f"may take {size_text(room)}"
+        if room is not None
+        else f"its limit is not known: `{_limit(setting)}` is not stated"
+    )
+    return f"memory of `{role}`: a rank needs at least {size_text(needed.total)} ({needed}), and {limit}"
 
 
 def _why_unknown(setting: Setting) -> str:

@@ -346,7 +346,7 @@ def test_the_memory_of_each_role_is_said_of_a_clean_stack_too_and_why_it_is_not_
     assert line.startswith("memory of `server`: a rank needs at least ")
     assert "and may take " in line
     (unlimited,) = memory_of_file(STACKS / f"{DSA}.yaml")
-    assert "its limit is not known: no `memory_gb`" in unlimited
+    assert "its limit is not known: `memory_gb` is not stated" in unlimited
     assert [
         line for line in memory_of_file(STACKS / f"{EPD}.yaml") if line.endswith("not known: an encoder is not counted")
     ]
