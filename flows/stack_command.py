@@ -28,14 +28,16 @@ def stack() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @JSON
 def stack_validate(file: Path, json_file: Path | None) -> None:
-    """Every fault of a stack FILE, without a GPU. Exit status 0: clean or warnings only, 2: errors."""
-    from serving.validate import faults_of_file
+    """Every fault of a stack FILE and what memory it needs, without a GPU. Exit status 0: clean or warnings only, 2: errors."""
+    from serving.validate import faults_of_file, memory_of_file
 
     check_writable(json_file)
     found = faults_of_file(file)
     _write_faults(json_file, file, found)
     for fault in found:
         click.echo(shown(fault))
+    for line in memory_of_file(file):
+        click.echo(line)
     click.echo(f"{file}: {counted(found)}")
     sys.exit(2 if any(fault.severity == "error" for fault in found) else 0)
 
@@ -61,7 +63,7 @@ def stack_import(file: Path, variant: str | None, out_file: Path | None, json_fi
     else:
         click.echo(text, nl=False)
     told = {note.field for note in made.notes}
-    found = [*made.notes, *(fault for fault in faults_of(made.spec) if fault.field not in told)]
+    found = [*made.notes, *(fault for fault in faults_of(made.spec) if fault.field not in (*told, "unmapped"))]
     _write_faults(json_file, file, found)
     for fault in found:
         click.echo(shown(fault), err=True)

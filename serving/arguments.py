@@ -106,7 +106,7 @@ def _unknown_to_sglang(spec: StackSpec, role: Role) -> Iterator[Fault]:
             message = f"SGLang {engine().versions['sglang']} has no such option `{name}`"
             yield error(field, message, _likely(name, options))
         elif fault := values_fault(option, value):
-            yield error(field, f"`{json.dumps(value)}` {fault}", f"correct `{field}` of stack `{spec.name}`")
+            yield error(field, f"`{json.dumps(value)}` {fault}", _wanted(option, value))
 
 
 def _missing(spec: StackSpec, role: Role) -> Iterator[Fault]:
@@ -124,7 +124,7 @@ def values_fault(option: Option, value: Value) -> str | None:
     if not isinstance(value, tuple):
         return value_fault(option, value)
     if not option.many:
-        return "are several values, and this option takes one"
+        return "holds several values, and this option takes one"
     return next((fault for part in value if (fault := value_fault(option, part))), None)
 
 
@@ -170,6 +170,19 @@ def _number_fault(option: Option, value: Scalar) -> str | None:
     if isinstance(value, str) and value != plain:
         return f"is {wanted} in an unusual spelling; write `{plain}`"
     return None
+
+
+def _wanted(option: Option, value: Value) -> str:
+    """What to write in place of a value that the option would not take."""
+    if option.flag:
+        return "state true or false"
+    if option.choices is not None:
+        near = difflib.get_close_matches(str(value), option.choices, 1)
+        return f"did you mean `{near[0]}`?" if near else "state one of these"
+    kind = {"int": "an integer", "human_readable_int": "an integer", "float": "a number"}.get(option.type)
+    if option.type in _JSON:
+        kind = (_JSON[option.type] or (None, "JSON"))[1]
+    return f"state {kind or 'a text'}{', or several' if option.many else ''}"
 
 
 def _likely(name: str, options: Iterable[str]) -> str:

@@ -9,19 +9,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serving.faults import Fault, error, warning
-from serving.model_facts import ModelFacts, folder_of
+from serving.model_facts import ModelFacts, folder_of, nearest_model
 
 _FIELD = "model"
 
 
-def checkpoint_faults(model: str, facts: ModelFacts | None, quantization: str | None) -> Iterator[Fault]:
-    """Faults of the checkpoint that a stack calls `model`; `facts` is its configuration, None where it is not known."""
+def checkpoint_faults(
+    model: str, facts: ModelFacts | None, quantization: str | None, started: bool = True
+) -> Iterator[Fault]:
+    """Faults of the checkpoint that a stack calls `model`; `facts` is its configuration, None where it is not known.
+
+    `started`: whether a role of the stack is started here, and needs the checkpoint.
+    """
     folder = folder_of(model)
     if folder is not None:
         yield from _files(folder)
-    if facts is None:
+    elif started and model.startswith((".", "/", "~")):
+        why = "; `~` stands for no folder here" if model.startswith("~") else ""
+        yield error(_FIELD, f"there is no folder `{model}`{why}", "give the folder of a whole checkpoint")
+    elif facts is None:
+        near = nearest_model(model)
         message = f"`{model}` is no checkpoint on this machine and none whose sizes we ship: sizes are not checked"
-        yield warning(_FIELD, message, "validate where the checkpoint is")
+        hint = f"did you mean `{near}`?" if near else "validate where the checkpoint is"
+        yield warning(_FIELD, message, hint)
+    if facts is None:
         return
     yield from _dense_pattern(facts)
     if facts.model_type.startswith("glm5_next") and folder is not None:

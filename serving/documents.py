@@ -13,6 +13,8 @@ from serving.errors import BadInput
 from serving.faults import Fault, error
 
 Model = TypeVar("Model", bound=BaseModel)
+# The type of an error of a whole document that names the field to change in its context.
+AT_FIELD = "at_field"
 MAX_BYTES = 1_000_000
 MAX_PARTS = 100_000
 # Control characters move a terminal about, and half a surrogate pair can be printed nowhere.
@@ -127,7 +129,8 @@ def faults(document: dict[str, Any], model: type[BaseModel]) -> list[Fault]:
 
 
 def _fault(found: Any, model: type[BaseModel]) -> Fault:
-    field = ".".join(str(part) for part in found["loc"] if part != "[key]") or "(whole file)"
+    loc = found["loc"] if found["type"] != AT_FIELD else (found["ctx"]["field"],)
+    field = ".".join(str(part) for part in loc if part != "[key]") or "(whole file)"
     if found["type"] != "extra_forbidden":
         return error(field, _message(found), f"`infra-agent schema {model.__name__}` shows what it may be")
     near = difflib.get_close_matches(str(found["loc"][-1]), _known_keys(model), 1)

@@ -31,8 +31,19 @@ def fact_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
             yield error(f"roles.{role}.engine", f"`{part.engine}` has no bin/python", "name a virtual environment")
     if "prefill" in spec.roles and "decode" in spec.roles:
         yield from _not_the_same(spec)
-    for place, why in spec.unmapped.items():
-        yield warning(f"unmapped.{place}", f"`{str(why)[:80]}` was not expressed: nothing runs by it", "see the import")
+    if spec.unmapped:
+        yield _not_expressed(spec)
+
+
+def _not_expressed(spec: StackSpec) -> Fault:
+    """One warning for all that an import left, by its reasons."""
+    by_reason: dict[str, list[str]] = {}
+    for place in spec.unmapped:
+        by_reason.setdefault(spec.unmapped_why.get(place, "no reason is given"), []).append(f"`{place}`")
+    listed = "; ".join(f"{', '.join(places)} ({why})" for why, places in by_reason.items())
+    count = f"{len(spec.unmapped)} part{'' if len(spec.unmapped) == 1 else 's'} of the recipe"
+    hint = "state by hand what matters of it, and take the rest out of `unmapped`"
+    return warning("unmapped", f"nothing runs by {count}: {listed}", hint)
 
 
 def _has_python(engine: str) -> bool:

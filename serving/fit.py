@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from serving.derive import CONVOLUTION_DTYPE
 from serving.faults import Fault, error, warning
-from serving.memory_fit import GB, Footprint, capacity_bytes, footprint
+from serving.memory_fit import Footprint, capacity_bytes, footprint, size_text
 from serving.roles import Resources, Role
 from serving.setting import Setting
 from serving.stack import StackSpec
@@ -23,12 +23,16 @@ def _gpus(role: Role, setting: Setting, resources: Resources) -> Iterator[Fault]
     ranks = setting.ranks("tp-size") * setting.ranks("pp-size") * setting.ranks("dp-size")
     field = f"roles.{role}.resources.gpus"
     if resources.gpus != ranks:
-        message = f"`{resources.gpus}` GPUs for {ranks} ranks: each rank has one"
+        message = f"`{resources.gpus}` GPU{_s(resources.gpus)} for {ranks} rank{_s(ranks)}: each rank has one"
         yield error(field, message, "make `gpus` the number of ranks, or `device: cpu`")
     nodes = -(-resources.gpus // resources.gpus_per_node) if resources.gpus_per_node else 1
     if nodes > 1:
         message = f"one replica needs {nodes} nodes, and the `local` launcher has one"
         yield warning(field, message, "start it by other means and attach it by its `url`")
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
 
 
 def _inside_node(spec: StackSpec, role: Role, setting: Setting) -> Iterator[Fault]:
@@ -47,18 +51,51 @@ def _inside_node(spec: StackSpec, role: Role, setting: Setting) -> Iterator[Faul
             yield error(field, message, "use more attention groups, or fewer ranks")
 
 
-def _memory(role: Role, setting: Setting, resources: Resources) -> Iterator[Fault]:
-    needed = footprint(setting, setting.environment.get(CONVOLUTION_DTYPE, "bfloat16"))
-    ranks = setting.ranks("tp-size") * setting.ranks("pp-size")
+def memory_text(role: Role, setting: Setting, resources: Resources) -> str:
+    """One line: what a rank of the role needs at least, and what it may take; for each that is not known, why."""
+    needed, room = _needed(setting), _room(setting, resources)
+    if needed is None:
+        return f"memory of `{role}`: not known: {_why_unknown(setting)}"
+    limit = (
+        f"may take {size_text(room)}"
+        if room is not None
+        else f"its limit is not known: `{_limit(setting)}` is not stated"
+    )
+    return f"memory of `{role}`: a rank needs at least {size_text(needed.total)} ({needed}), and {limit}"
+
+
+def _why_unknown(setting: Setting) -> str:
+    if setting.on("encoder-only"):
+        return "an encoder is not counted"
+    return "the model's sizes are not" if setting.model is None else "the model's configuration lacks its sizes"
+
+
+def _needed(setting: Setting) -> Footprint | None:
+    return footprint(setting, setting.environment.get(CONVOLUTION_DTYPE, "bfloat16"))
+
+
+def _limit(setting: Setting) -> str:
+    return "memory_gb" if setting.on_cpu else "gpu_memory_gb"
+
+
+def _room(setting: Setting, resources: Resources) -> float | None:
+    """Bytes that a rank may take, or None where the memory is not stated."""
     memory = resources.memory_gb if setting.on_cpu else resources.gpu_memory_gb
-    if needed is None or memory is None:
+    if memory is None:
+        return None
+    ranks = setting.ranks("tp-size") * setting.ranks("pp-size")
+    return capacity_bytes(setting, memory / ranks if setting.on_cpu else memory, not setting.on_cpu)
+
+
+def _memory(role: Role, setting: Setting, resources: Resources) -> Iterator[Fault]:
+    needed, room = _needed(setting), _room(setting, resources)
+    if needed is None or room is None:
         if not setting.on_cpu and not setting.on("encoder-only") and setting.model is not None:
             message = "`gpu_memory_gb` is missing: whether the role fits is not checked"
             yield warning(f"roles.{role}.resources.gpu_memory_gb", message, "state the memory of one GPU")
         return
-    room = capacity_bytes(setting, memory / ranks if setting.on_cpu else memory, not setting.on_cpu)
     if needed.total > room:
-        message = f"a rank needs {needed.total / GB:.4g} GB and may take {room / GB:.4g} GB: {needed}"
+        message = f"a rank needs {size_text(needed.total)} and may take {size_text(room)}: {needed}"
         yield error(_largest(role, setting, needed, room), message, "more ranks, or smaller pools or weights")
 
 

@@ -34,10 +34,23 @@ class Footprint:
 
     def __str__(self) -> str:
         kv, states = self.kv_token_bytes * self.tokens, self.state_bytes * self.states
-        return (
-            f"weights {self.weights / GB:.4g} GB, KV of {self.tokens:,} tokens {kv / GB:.3g} GB, "
-            f"linear states of {self.states} requests {states / GB:.3g} GB"
-        )
+        said = [
+            f"weights {size_text(self.weights)}",
+            f"KV of {self.tokens:,} token{'' if self.tokens == 1 else 's'} {size_text(kv)}",
+        ]
+        if states:
+            said.append(
+                f"linear states of {self.states:,} request{'' if self.states == 1 else 's'} {size_text(states)}"
+            )
+        return ", ".join(said)
+
+
+def size_text(size_bytes: float) -> str:
+    """A size in the unit that suits it; 1 GB is 10^9 bytes."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(size_bytes) >= scale:
+            return f"{size_bytes / scale:.4g} {unit}"
+    return f"{size_bytes:.0f} bytes"
 
 
 def footprint(setting: Setting, convolution_dtype: str = "bfloat16") -> Footprint | None:
@@ -52,7 +65,7 @@ def footprint(setting: Setting, convolution_dtype: str = "bfloat16") -> Footprin
         weights=_weight_bytes(model, setting),
         kv_token_bytes=_kv_token_bytes(model, setting),
         state_bytes=_state_bytes(model, setting, convolution_dtype),
-        tokens=setting.size("max-total-tokens", setting.size("context-length", 1)),
+        tokens=max(0, setting.size("max-total-tokens", setting.size("context-length", 1))),
         states=max(
             1, setting.size("max-mamba-cache-size", setting.size("max-running-requests", 1) // _groups(setting))
         ),

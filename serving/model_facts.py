@@ -1,5 +1,6 @@
 """What the checks need to know of a model: read from the checkpoint's configuration, none of its weights."""
 
+import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -107,11 +108,22 @@ def facts_of(model: str) -> ModelFacts | None:
         return _language_part(_read(folder / "config.json"), str(folder / "config.json"))
     if model in TINY:
         return _tiny(model)
-    name = re.sub(r"-(fp8|bf16|nvfp4|fp4|w8a8)$", "", Path(model).name.lower())
-    shipped = next((path for path in MODELS.glob("*.json") if path.stem == name), None)
-    if shipped is not None:
+    shipped = MODELS / f"{_without_format(model)}.json"
+    if shipped in MODELS.glob("*.json"):
         return _language_part(_read(shipped), f"serving/models/{shipped.name}")
     return None
+
+
+def nearest_model(model: str) -> str | None:
+    """The model that we know and whose name is nearest to this unknown one, or None where none is near."""
+    name = _without_format(model)
+    known = [*TINY, *(path.stem for path in MODELS.glob("*.json"))]
+    near = difflib.get_close_matches(name, known, 1, cutoff=0.8)
+    return near[0] + Path(model).name.lower().removeprefix(name) if near else None
+
+
+def _without_format(model: str) -> str:
+    return re.sub(r"-(fp8|bf16|nvfp4|fp4|w8a8)$", "", Path(model).name.lower())
 
 
 def _read(path: Path) -> dict[str, object]:

@@ -12,7 +12,7 @@ from serving.documents import validate
 from serving.errors import BadInput
 from serving.faults import Fault, warning
 from serving.fields import FIELDS
-from serving.recipe_rest import simulated, unread, without_secrets
+from serving.recipe_rest import note, plain, simulated, trap_note, unread, without_secrets
 from serving.recipe_roles import (
     GPU_MEMORY_GB,
     RecipePart,
@@ -29,10 +29,6 @@ from serving.validate import faults_of
 FIRST_PORT = {"server": 30000, "router": 30000, "encode": 30100, "prefill": 30200, "decode": 30600}
 BOOTSTRAP_PORT, PROMETHEUS_PORT = 31000, 31900
 READY_TIMEOUT_S = 3600.0  # weights of hundreds of GB are read, and graphs captured
-_SIMULATED = (
-    "acceptance of drafts is simulated in this recipe: its published throughput is no evidence of accuracy, "
-    "nor of the speed with real drafts"
-)
 _SECTIONS = {
     "frontend": "the router of SGLang stands in its place, and may balance differently",
     "benchmark": "traffic is a scenario, not part of a stack",
@@ -82,11 +78,11 @@ def imported(document: Mapping[str, Any], wanted: str | None = None) -> Imported
     body["unmapped"] = {
         place: without_secrets(place.rpartition(".")[2], value) for place, value in unmapped.kept.items()
     }
+    body["unmapped_why"] = {place: plain(why) for place, why in unmapped.reasons.items()}
     spec = validate(body, StackSpec, "the imported stack")
-    traps = [warning(f"unmapped.{place}", _SIMULATED, "no claim about accuracy may use its numbers")
-             for place in (*simulated(recipe), *simulated(dict(variant.beside)))]  # fmt: skip
-    trapped = {trap.field for trap in traps}
-    notes = [note for place, why in unmapped.reasons.items() if (note := _note(place, why)).field not in trapped]
+    trapped = [*simulated(recipe), *simulated(dict(variant.beside))]
+    traps = [trap_note(trapped)] if trapped else []
+    notes = [note(place, why) for place, why in unmapped.reasons.items() if place not in trapped]
     renamed = [
         warning(place, f"is read as `{name}`, its name in SGLang 0.5.23", "see whether it still means the same")
         for place, name in unmapped.renamed.items()
@@ -204,10 +200,6 @@ def as_yaml(spec: StackSpec, source: str) -> str:
     return f"# Imported from {source}; what is under `unmapped` has no effect.\n" + yaml.safe_dump(
         body, sort_keys=False
     )
-
-
-def _note(place: str, why: str) -> Fault:
-    return warning(f"unmapped.{place}", f"not expressed: {why.partition(': its name')[0]}", "nothing runs by it")
 
 
 def _slug(name: object) -> str:

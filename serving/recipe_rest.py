@@ -1,15 +1,20 @@
-"""What of a srt-slurm recipe nothing was made of, without its secrets, and where it simulates what it claims to measure."""
+"""What of a srt-slurm recipe nothing was made of, without its secrets, where it simulates, and how both are said."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from serving.faults import Fault, warning
 from serving.recipe_roles import PARTS, RecipePart
 
 _TRAP = re.compile("SIMULATE_ACC", re.IGNORECASE)
 _SECRET = re.compile(r"(key|token|passwd|credentials?)$|secret|password", re.IGNORECASE)
 _SECRET_IN_TEXT = re.compile(r"(?i)\b([\w-]*(?:key|token|secret|password|passwd))(\s*[=:]\s*|\s+)(?=\S)[^\s\"']+")
 _NOT_KEPT = "(not kept)"
+_SIMULATED = (
+    "acceptance of drafts is simulated in this recipe: its published throughput is no evidence of accuracy, "
+    "nor of the speed with real drafts"
+)
 
 
 def unread(recipe: Mapping[str, Any], parts: Sequence[RecipePart]) -> Iterator[tuple[str, Any]]:
@@ -54,6 +59,23 @@ def without_secrets(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return [without_secrets("", inner) for inner in value]
     return _SECRET_IN_TEXT.sub(rf"\1\2{_NOT_KEPT}", value) if isinstance(value, str) else value
+
+
+def trap_note(places: list[str]) -> Fault:
+    """One warning for all places at which the recipe simulates."""
+    others = ", ".join(f"`{place}`" for place in places[1:])
+    message = f"{_SIMULATED}{f' (also by {others})' if others else ''}"
+    return warning(f"unmapped.{places[0]}", message, "no claim about accuracy may use its numbers")
+
+
+def note(place: str, why: str) -> Fault:
+    """A warning that a part of the recipe was not expressed."""
+    return warning(f"unmapped.{place}", f"not expressed: {plain(why)}", "nothing runs by it")
+
+
+def plain(why: str) -> str:
+    """The reason without the list of names that would be taken."""
+    return why.partition(": its name")[0]
 
 
 def _resources_of(part: RecipePart, second: bool) -> tuple[str, ...]:

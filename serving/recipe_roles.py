@@ -124,11 +124,11 @@ def stated_arguments(part: RecipePart, unmapped: Unmapped) -> dict[str, Value]:
         if given is None or name in _IMPLIED:
             continue
         if refused := argument_name_fault(name):
-            unmapped.add(place, value, refused)
+            unmapped.add(place, value, f"it {refused}")
         elif name not in options:
             unmapped.add(place, value, "this SGLang has no such option")
         elif fault := values_fault(options[name], given) or text_fault(given):
-            unmapped.add(place, value, fault)
+            unmapped.add(place, value, f"it {fault}")
         else:
             kept[name] = given
     for name, (needed, _) in NEEDED_ARGUMENTS.items():
@@ -142,7 +142,7 @@ def stated_environment(part: RecipePart, unmapped: Unmapped) -> dict[str, str]:
     for name, value in part.environment.items():
         text = "" if value is None else str(value)
         if fault := variable_name_fault(str(name)) or variable_value_fault(text):
-            unmapped.add(f"{part.environment_place}.{name}", value, fault)
+            unmapped.add(f"{part.environment_place}.{name}", value, f"it {fault}")
         else:
             kept[str(name)] = text
     return kept

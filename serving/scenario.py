@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from serving.documents import read_document
+from serving.documents import read_mapping, validate
+from serving.errors import BadInput
 from serving.observables import OBSERVABLES
 from serving.sources import Count, Part, Source, Span, Trace, data_digest
 
@@ -135,4 +136,10 @@ class Scenario(Part):
 
 def load_scenario(path: Path) -> Scenario:
     """Raises BadInput, naming the field, for a file that is not a scenario."""
-    return read_document(path, Scenario)
+    document = read_mapping(path)
+    if "roles" in document and "traffic" not in document:
+        raise BadInput(
+            f"`{path}` looks like a stack (it has `roles` and no `traffic`), and a scenario is wanted",
+            "name the file of a scenario; `infra-agent schema Scenario` shows what is in one",
+        )
+    return validate(document, Scenario, str(path), path.parent)

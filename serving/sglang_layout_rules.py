@@ -127,6 +127,10 @@ LAYOUT_RULES: tuple[Rule, ...] = (
          lambda s: s.text("moe-runner-backend") == "flashinfer_cutlass"
          and s.text("quantization", "None") not in ("modelopt_fp4", "modelopt_fp8", "modelopt_mixed", "None"),
          "it runs bfloat16 and the formats of ModelOpt only", "state another runner", _MOE),
+    Rule("enable-two-batch-overlap", "rejected",
+         lambda s: s.on("enable-two-batch-overlap") and _all_to_all(s) == "none" and s.size("attn-dp-size") <= 1,
+         "it overlaps compute with the exchange of experts or attention groups, and there is neither",
+         "state `moe-a2a-backend` or `attn-dp-size`", "arg_groups/validation_hook.py"),
     # Sparse attention (DSA)
     Rule("kv-cache-dtype", "rejected",
          lambda s: s.sparse and not s.on_cpu and s.text("kv-cache-dtype") not in ("auto", "bf16", "bfloat16", "fp8_e4m3"),

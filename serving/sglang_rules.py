@@ -94,6 +94,11 @@ RULES: tuple[Rule, ...] = (
     Rule("enable-hierarchical-cache", "rejected",
          lambda s: s.on("enable-hierarchical-cache") and s.on("disable-radix-cache"),
          "it is a tier of the prefix cache, which `disable-radix-cache` takes away", _ONE, _CACHE),
+    Rule("enable-hierarchical-cache", "rejected",
+         lambda s: s.on("enable-hierarchical-cache") and s.mode == "decode"
+         and not s.on("disaggregation-decode-enable-radix-cache"),
+         "it is a tier of the prefix cache, which decode has none of by default",
+         "state it for prefill, or `disaggregation-decode-enable-radix-cache` here, too", _DISAGGREGATION),
     *(Rule(name, "ignored",
            stated_without("enable-hierarchical-cache", "disaggregation-decode-enable-offload-kvcache", "enable-lmcache"),
            "the hierarchical cache is off", "state `enable-hierarchical-cache`, or take it away",
@@ -159,6 +164,13 @@ RULES: tuple[Rule, ...] = (
     Rule("disaggregation-ib-device", "ignored",
          lambda s: s.text("disaggregation-transfer-backend") == "mooncake_tcp", "TCP uses no RDMA device",
          "state the backend `mooncake`, or take it away", _DISAGGREGATION),
+    # CUDA graphs
+    *(Rule(f"{name}-{phase}", "doubtful",
+           lambda s, phase=phase: any(s.on(off) for off in ("disable-cuda-graph", f"disable-{phase}-cuda-graph"))  # type: ignore[misc]
+           and not s.on(f"cuda-graph-backend-{phase}") and not s.on("cuda-graph-config"),
+           "CUDA graphs are off, so it has no effect", "take it away, or the option that turns graphs off",
+           "arg_groups/cuda_graph_hook.py")
+      for phase in ("decode", "prefill") for name in ("cuda-graph-max-bs", "cuda-graph-bs")),
     # What falsifies a measurement
     Rule("stream-interval", "doubtful", lambda s: s.size("stream-interval") > 1,
          "tokens arrive in bundles, so the ITL of a client is not the engine's", "measure with 1",

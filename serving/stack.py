@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Protocol, Self
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
+from pydantic_core import PydanticCustomError
 
 from serving.derive import arguments_of, peers_of, words_of
-from serving.documents import read_document, validate
+from serving.documents import AT_FIELD, read_mapping, validate
 from serving.errors import BadInput
 from serving.roles import (
     HiCache,
@@ -31,6 +32,10 @@ __all__ = ["Role", "RoleChange", "RoleSpec", "Scalar", "StackName", "StackSpec",
 
 
 StackName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=100)]
+
+
+IS_SCENARIO = "looks like a scenario (it has `traffic` and no `roles`), and a stack is wanted"
+STACK_WANTED = "name the file of a stack; `infra-agent schema StackSpec` shows what is in one"
 
 
 class RoleChange(Protocol):
@@ -55,7 +60,7 @@ class StackSpec(Part):
 
     `model`: the name of a tiny checkpoint (serving/checkpoint.py) or the path of a checkpoint. `api_key_variable`: the
     variable of the launcher's environment that holds the key of the servers. `unmapped`: what an import could not
-    express; nothing runs by it.
+    express; nothing runs by it. `unmapped_why`: the reasons, by the same names.
     """
 
     name: StackName
@@ -70,14 +75,19 @@ class StackSpec(Part):
     ready_timeout_s: Positive
     api_key_variable: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
     unmapped: dict[str, JsonValue] = {}
+    unmapped_why: dict[str, str] = {}
 
     @model_validator(mode="after")
     def _roles_serve_together(self) -> Self:
         names = set(self.roles)
-        if names != {"server"} and names - {"encode"} != {"prefill", "decode", "router"}:
-            raise ValueError(
+        missing = {"prefill", "decode", "router"} - names
+        if names != {"server"} and (missing or "server" in names):
+            at = f"roles.{min(missing)}" if len(missing) == 1 and "server" not in names else "roles"
+            raise PydanticCustomError(
+                AT_FIELD,
                 f"a stack is one `server`, or `prefill`, `decode` and `router` with or without `encode`; "
-                f"this one has {', '.join(f'`{name}`' for name in self.roles)}"
+                f"this one has {', '.join(f'`{name}`' for name in self.roles)}",
+                {"field": at},
             )
         if "server" in self.roles and self.roles["server"].count != 1:
             raise ValueError("`roles.server.count`: one server is all that can be started; more need a router")
@@ -108,7 +118,15 @@ class StackSpec(Part):
 
 def load_stack(path: Path) -> StackSpec:
     """Raises BadInput, naming the field, for a file that is not a stack."""
-    return read_document(path, StackSpec)
+    document = read_mapping(path)
+    if is_scenario(document):
+        raise BadInput(f"`{path}` {IS_SCENARIO}", STACK_WANTED)
+    return validate(document, StackSpec, str(path), path.parent)
+
+
+def is_scenario(document: Mapping[str, object]) -> bool:
+    """Whether the mapping of a file looks like a scenario and not like a stack."""
+    return "traffic" in document and "roles" not in document
 
 
 def apply_edit(spec: StackSpec, changes: Mapping[str, RoleChange]) -> StackSpec:

@@ -89,7 +89,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def argument_name_fault(name: str) -> str | None:
     """Why an option of this name may not stand in a stack, or None."""
     if name.startswith("-") or "_" in name or "=" in name or not name:
-        return "write the option as SGLang spells it, without the leading dashes"
+        meant = name.partition("=")[0].lstrip("-").replace("_", "-")
+        return f"is not how SGLang spells it: write `{meant}`" if meant else "is no name of an option"
     if _OUTSIDE.fullmatch(name):
         return "connects to something outside of the stack, which no record holds"
     return REFUSED_ARGUMENTS.get(name)

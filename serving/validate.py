@@ -14,11 +14,11 @@ from serving.errors import BadInput
 from serving.facts_rules import fact_faults
 from serving.faults import Fault, error
 from serving.fields import field_of
-from serving.fit import resource_faults
+from serving.fit import memory_text, resource_faults
 from serving.model_facts import ModelFacts, facts_of
 from serving.roles import Role
 from serving.setting import Setting, canonical
-from serving.stack import StackSpec
+from serving.stack import IS_SCENARIO, STACK_WANTED, StackSpec, is_scenario
 
 LANGUAGE_AND_ENCODE: tuple[Role, ...] = ("server", "encode", "prefill", "decode")
 
@@ -28,9 +28,12 @@ def faults_of_file(path: Path) -> list[Fault]:
     without an engine. Where a part is malformed, the rest is checked as if that part were not there.
     """
     document = read_mapping(path)
+    if is_scenario(document):
+        return [error("(whole file)", f"it {IS_SCENARIO}", STACK_WANTED)]
     malformed = faults(document, StackSpec)
     spec = _rest(document)
-    return malformed + (list(faults_of(spec)) if spec is not None else [])
+    rest = faults_of(spec) if spec is not None else ()
+    return malformed + [fault for fault in rest if not any(_inside(fault.field, part.field) for part in malformed)]
 
 
 def faults_of(spec: StackSpec) -> Iterator[Fault]:
@@ -48,6 +51,22 @@ def faults_of(spec: StackSpec) -> Iterator[Fault]:
             yield fault
 
 
+def memory_of_file(path: Path) -> list[str]:
+    """A line for each role that runs SGLang: the memory that it needs and may take. Malformed parts are left out.
+
+    Raises BadInput for a file without a YAML mapping, and Broken without an engine.
+    """
+    spec = _rest(read_mapping(path))
+    if spec is None:
+        return []
+    try:
+        model = facts_of(spec.model)
+    except BadInput:  # a fault of its own
+        model = None
+    described = [role for role in LANGUAGE_AND_ENCODE if role in spec.roles and _described(spec, role)]
+    return [memory_text(role, setting_of(spec, role, model), spec.roles[role].resources) for role in described]
+
+
 def check_stack(spec: StackSpec) -> list[Fault]:
     """The warnings about a stack. Raises BadInput, naming the field, for its first error, and Broken without an engine."""
     found = list(faults_of(spec))
@@ -58,15 +77,24 @@ def check_stack(spec: StackSpec) -> list[Fault]:
 
 
 def _all_faults(spec: StackSpec, model: ModelFacts | None) -> Iterator[Fault]:
-    yield from argument_faults(spec)
+    of_arguments = list(argument_faults(spec))
+    refused = {fault.field for fault in of_arguments}
+    yield from of_arguments
     yield from address_faults(spec)
     yield from fact_faults(spec, model)
-    yield from checkpoint_faults(spec.model, model, spec.quantization.weights)
+    started = any(part.url is None for role, part in spec.roles.items() if role != "router")
+    yield from checkpoint_faults(spec.model, model, spec.quantization.weights, started)
     for role in LANGUAGE_AND_ENCODE:
-        if role in spec.roles and (spec.roles[role].url is None or spec.roles[role].arguments):
+        if role in spec.roles and _described(spec, role):
             setting = setting_of(spec, role, model)
-            yield from combination_faults(spec, role, setting)
+            # A value that SGLang does not know says nothing of what it goes with.
+            yield from (fault for fault in combination_faults(spec, role, setting) if fault.field not in refused)
             yield from resource_faults(spec, role, setting)
+
+
+def _described(spec: StackSpec, role: Role) -> bool:
+    """Whether the role is started here, or what runs elsewhere is described."""
+    return spec.roles[role].url is None or bool(spec.roles[role].arguments)
 
 
 def setting_of(spec: StackSpec, role: Role, model: ModelFacts | None) -> Setting:
@@ -87,6 +115,11 @@ def combination_faults(spec: StackSpec, role: Role, setting: Setting) -> Iterato
         field = field_of(spec, role, written.get(clash.option, clash.option))
         severity = "warning" if clash.effect == "doubtful" else "error"
         yield Fault(field=field, message=clash.message, hint=clash.hint, severity=severity)
+
+
+def _inside(field: str, part: str) -> bool:
+    """Whether the field is the part or stands in it: what is malformed is not missing, too."""
+    return field == part or field.startswith(f"{part}.")
 
 
 def _rest(document: dict[str, Any]) -> StackSpec | None:

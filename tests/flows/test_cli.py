@@ -282,9 +282,11 @@ def test_a_stack_with_errors_ends_with_2_and_its_faults_as_json(
         "serving.validate.faults_of_file",
         lambda _: [error("roles.server.port", "is taken", "give another"), warning("model", "is new", "look")],
     )
+    monkeypatch.setattr("serving.validate.memory_of_file", lambda _: ["memory of `server`: not known: it is new"])
     written_to = tmp_path / "faults.json"
     code, out, _ = run(capsys, monkeypatch, "stack", "validate", "s.yaml", "--json", str(written_to))
     assert code == 2
+    assert "memory of `server`: not known: it is new" in out
     assert "error: `roles.server.port`: is taken" in out
     assert "1 error, 1 warning" in out
     assert [fault["field"] for fault in json.loads(written_to.read_text())["faults"]] == ["roles.server.port", "model"]

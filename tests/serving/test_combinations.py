@@ -2,12 +2,11 @@
 
 import pytest
 
-from serving.combinations import clashes
+from serving.combinations import ALL_RULES, clashes
 from serving.model_facts import ModelFacts
 from serving.roles import Value
 from serving.setting import Effect, Setting, canonical
-from serving.sglang_layout_rules import LAYOUT_RULES
-from serving.sglang_rules import RULES
+from serving.sglang_count_rules import COUNT_RULES
 
 FLASH = ModelFacts(
     "test",
@@ -220,12 +219,21 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
     ({"dsa-decode-backend": "trtllm"}, "dsa-decode-backend", "doubtful", "Blackwell"),
     (CPU, "device", "doubtful", "dense attention is served in its place"),
     (CPU, "context-length", "rejected", "no `context-length`"),
-    (CPU | {"context-length": 2049}, "context-length", "rejected", "given `2049`"),
+    (CPU | {"context-length": 2049}, "context-length", "rejected", "`context-length: 2049`"),
     (CPU | {"quantization": "fp8"}, "quantization", "rejected", "AMX"),
     (CPU | DEEPEP, "moe-a2a-backend", "rejected", "needs GPUs"),
     (CPU | {"attention-backend": "fa3"}, "attention-backend", "rejected", "no CPU kernels"),
     (CPU | DECODE, "disaggregation-decode-retraction-backup", "rejected", "needs CUDA"),
     ({"device": "cpu"}, "max-total-tokens", "doubtful", "most of the memory"),
+    ({"enable-two-batch-overlap": True}, "enable-two-batch-overlap", "rejected", "there is neither"),
+    (DECODE | {"enable-hierarchical-cache": True}, "enable-hierarchical-cache", "rejected", "none of by default"),
+    *[
+        (off | {f"cuda-graph-{what}-{phase}": 8}, f"cuda-graph-{what}-{phase}", "doubtful", "no effect")
+        for what in ("max-bs", "bs")
+        for phase in ("decode", "prefill")
+        for off in ({"disable-cuda-graph": True}, {f"disable-{phase}-cuda-graph": True})
+    ],
+    *[({rule.option: value}, rule.option, rule.effect, rule.why) for rule in COUNT_RULES for value in (0, -5)],
 ]
 
 
@@ -242,7 +250,7 @@ def test_a_planted_combination_is_found_and_its_option_named(
 def test_every_rule_has_a_case_that_breaks_it() -> None:
     settings = [Setting(options, model=FLASH, gpu=GPU) for options, *_ in CASES]
     settings += [Setting(options, model=DENSE) for options in ({"enable-dsa-cache-layer-split": True}, REPLAY, VERIFY)]
-    idle = [(rule.option, rule.why) for rule in (*RULES, *LAYOUT_RULES) if not any(rule.when(s) for s in settings)]
+    idle = [(rule.option, rule.why) for rule in ALL_RULES if not any(rule.when(s) for s in settings)]
     assert idle == []
 
 
@@ -257,6 +265,14 @@ def test_every_rule_has_a_case_that_breaks_it() -> None:
         {"enable-linear-replayssm": False} | DECODE,
         {"schedule-policy": "lpm"},
         {"tp-size": 8, "attn-dp-size": 8, "enable-dp-lm-head": True},
+        {"enable-two-batch-overlap": True, "tp-size": 8, "attn-dp-size": 8},
+        {"enable-two-batch-overlap": True, "tp-size": 8, "ep-size": 8} | DEEPEP,
+        DECODE | {"enable-hierarchical-cache": True, "disaggregation-decode-enable-radix-cache": True},
+        PREFILL | {"enable-hierarchical-cache": True},
+        {"disable-cuda-graph": True, "cuda-graph-backend-decode": "full", "cuda-graph-max-bs-decode": 8},
+        {"disable-decode-cuda-graph": True, "cuda-graph-max-bs-prefill": 8},
+        {"chunked-prefill-size": -1},
+        {rule.option: 4 for rule in COUNT_RULES},
     ],
 )
 def test_options_that_go_together_break_no_rule(options: dict[str, Value]) -> None:

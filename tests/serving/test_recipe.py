@@ -104,6 +104,18 @@ def test_simulated_acceptance_is_a_trap_of_measuring(made: Imported) -> None:
     assert "no evidence of accuracy" in trap.message
 
 
+def test_acceptance_that_is_simulated_by_three_variables_is_said_once() -> None:
+    names = ("SGLANG_SIMULATE_ACC_LEN", "SGLANG_SIMULATE_ACC_METHOD", "SGLANG_SIMULATE_ACC_TOKEN_MODE")
+    backend = {**SMALL["backend"], "decode_environment": dict.fromkeys(names, "1")}
+    (trap,) = (note for note in imported({**SMALL, "backend": backend}).notes if "simulated" in note.message)
+    assert all(name in trap.field + trap.message for name in names)
+
+
+def test_the_reason_of_each_part_that_is_left_stays_in_the_stack(made: Imported) -> None:
+    assert set(made.spec.unmapped_why) == set(made.spec.unmapped)
+    assert made.spec.unmapped_why["backend.prefill_environment.HF_TOKEN"] == "it is not one that may be changed"
+
+
 @pytest.mark.parametrize(
     ("change", "place"),
     [
@@ -183,7 +195,8 @@ def test_the_second_layout_with_roles_args_and_env_reads_the_same() -> None:
     rest = {name: value for name, value in SMALL.items() if name != "backend"}
     second = imported({**rest, "schema": 2, "engine": "sglang", "roles": roles}).spec
     first = imported(SMALL).spec
-    assert second.model_copy(update={"unmapped": {}}) == first.model_copy(update={"unmapped": {}})
+    nothing: dict[str, Any] = {"unmapped": {}, "unmapped_why": {}}
+    assert second.model_copy(update=nothing) == first.model_copy(update=nothing)
 
 
 def test_an_aggregated_recipe_is_one_server() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from serving.errors import BadInput
 from serving.faults import Fault
-from serving.validate import faults_of_file
+from serving.scenario import load_scenario
+from serving.validate import faults_of_file, memory_of_file
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("known_options")]
 
@@ -80,7 +82,7 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
     (ONE, {"ready_timeout_s": "90"}, "ready_timeout_s", "number"),
     (ONE, {"roles/server/port": ABSENT}, "roles.server", "`port`"),
     (ONE, {"roles/server/count": 2}, "(whole file)", "one server"),
-    (ONE, {"roles/decode": {"port": 31500}}, "(whole file)", "`decode`"),
+    (ONE, {"roles/decode": {"port": 31500}}, "roles", "`decode`"),
     (ONE, {"transfer": {"backend": "mooncake"}}, "transfer", "ignored"),
     (ONE, {"quantization": {"kda_state": "bfloat16"}}, "quantization.kda_state", "no linear attention"),
     (ONE, {"quantization": {"weights": "fp8"}}, "quantization.weights", "AMX"),
@@ -145,7 +147,7 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
         H200,
         {"roles/server/arguments/max-running-requests": 8192},
         "roles.server.arguments.max-running-requests",
-        "8192 requests",
+        "8,192 requests",
     ),
     (H200, {"quantization/index": "bfloat16"}, "quantization.index", "indexer"),
     (H200, {"quantization/kv": "fp8_e5m2"}, "quantization.kv", "sparse attention"),
@@ -183,6 +185,13 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
         "no RDMA",
     ),
     (CPU, {"roles/encode": ABSENT}, "transfer.encoder", "no role `encode`"),
+    (CPU, {"roles/router": ABSENT}, "roles.router", "this one has"),
+    (
+        H200,
+        {"roles/server/resources/gpus": 0, "roles/server/parallelism": {}},
+        "roles.server.resources.gpus",
+        "`0` GPUs for 1 rank:",
+    ),
 ]
 
 
@@ -280,3 +289,67 @@ def test_8_bit_kv_without_scales_and_bundled_tokens_are_warnings(tmp_path: Path)
         ("quantization.kv", "warning"),
         ("roles.server.arguments.stream-interval", "warning"),
     }
+
+
+@pytest.mark.parametrize("model", ["./no/such/model", "/no/such/GLM-5.3-Flash-FP8", "~/model"])
+def test_a_model_that_is_a_path_to_nothing_is_an_error_as_it_is_for_stack_up(model: str, tmp_path: Path) -> None:
+    (said,) = (fault for fault in faults(H200, {"model": model}, tmp_path) if fault.field == "model")
+    assert (said.severity, f"no folder `{model}`" in said.message) == ("error", True)
+
+
+def test_a_misspelt_model_is_a_warning_that_names_the_nearest_one(tmp_path: Path) -> None:
+    (said,) = (f for f in faults(H200, {"model": "zai-org/GLM-5.3-Flahs-FP8"}, tmp_path) if f.field == "model")
+    assert (said.severity, said.hint) == ("warning", "did you mean `glm-5.3-flash-fp8`?")
+    (said,) = (f for f in faults(H200, {"model": "some/other-model"}, tmp_path) if f.field == "model")
+    assert (said.severity, said.hint) == ("warning", "validate where the checkpoint is")
+
+
+@pytest.mark.parametrize(
+    ("stack", "planted", "hint"),
+    [
+        (ONE, {"roles/server/arguments/attention-backend": "torch_nativ"}, "did you mean `torch_native`?"),
+        (ONE, {"roles/server/arguments/disable-radix-cache": "yes"}, "state true or false"),
+        (ONE, {"roles/server/arguments/max-total-tokens": "many"}, "state an integer"),
+        (H200, {"roles/server/resources/gpu_memory_gb": -1}, "`infra-agent schema StackSpec` shows what it may be"),
+    ],
+)
+def test_one_mistake_is_one_error_whose_hint_says_what_to_write(
+    stack: str, planted: dict[str, Any], hint: str, tmp_path: Path
+) -> None:
+    found = faults(stack, planted, tmp_path)
+    (said,) = (fault for fault in found if fault not in faults(stack, {}, tmp_path))
+    assert (said.severity, said.hint) == ("error", hint)
+
+
+def test_an_option_with_underscores_is_told_its_spelling(tmp_path: Path) -> None:
+    (said,) = (f for f in faults(ONE, {"roles/server/arguments/chunked_prefill_size": 64}, tmp_path))
+    assert "write `chunked-prefill-size`" in said.message
+
+
+def test_a_scenario_is_said_to_be_one_and_nothing_else(tmp_path: Path) -> None:
+    (said,) = faults_of_file(next(iter(sorted((STACKS.parent / "scenarios").glob("*.yaml")))))
+    assert "looks like a scenario" in said.message
+    with pytest.raises(BadInput, match="looks like a stack"):
+        load_scenario(STACKS / f"{ONE}.yaml")
+
+
+def test_what_an_import_left_is_one_warning_with_each_reason_once(tmp_path: Path) -> None:
+    left = {"unmapped": {"a": 1, "b": 2, "c": 3}, "unmapped_why": {"a": "no such part", "b": "no such part"}}
+    (said,) = (fault for fault in faults(ONE, left, tmp_path) if fault.field.startswith("unmapped"))
+    assert said.severity == "warning"
+    assert "3 parts" in said.message
+    assert said.message.endswith("`a`, `b` (no such part); `c` (no reason is given)")
+
+
+def test_the_memory_of_each_role_is_said_of_a_clean_stack_too_and_why_it_is_not_known(tmp_path: Path) -> None:
+    (line,) = memory_of_file(STACKS / f"{H200}.yaml")
+    assert line.startswith("memory of `server`: a rank needs at least ")
+    assert "and may take " in line
+    (unlimited,) = memory_of_file(STACKS / f"{DSA}.yaml")
+    assert "its limit is not known: `memory_gb` is not stated" in unlimited
+    assert [
+        line for line in memory_of_file(STACKS / f"{EPD}.yaml") if line.endswith("not known: an encoder is not counted")
+    ]
+    file = tmp_path / "stack.yaml"
+    file.write_text((STACKS / f"{H200}.yaml").read_text().replace("zai-org/GLM-5.3-Flash", "some/other"))
+    assert memory_of_file(file) == ["memory of `server`: not known: the model's sizes are not"]
