@@ -116,15 +116,17 @@ def wait_while(
 
 
 async def while_running(work: Coroutine[Any, Any, Result], ended: Callable[[], EngineEnded | None]) -> Result:
-    """The result of `work`; cancels it and raises what `ended` tells as soon as it tells something, and says so at once:
-    what follows is torn down first."""
+    """The result of `work`, if nothing has ended until then. Cancels it and raises what `ended` tells as soon as it tells
+    something, and says so at once: what follows is torn down first."""
     task = asyncio.ensure_future(work)
     try:
-        while not (await asyncio.wait({task}, timeout=POLL_S))[0]:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=POLL_S)
             if (told := ended()) is not None:
                 log.error("%s", told.message)
-                raise told
-        return task.result()
+                raise told from (task.exception() if done else None)
+            if done:
+                return task.result()
     finally:
         task.cancel()
 

@@ -115,7 +115,7 @@ def _compare(
     recall: Recall | None,
     code: Code | None,
 ) -> None:
-    """Raises EngineEnded when a fault turns out to be the end of the candidate's server."""
+    """Raises EngineEnded when the end of a server turns out to be the cause of a fault."""
     try:
         check_answering(servers.values())
         for server in servers.values():
@@ -155,8 +155,9 @@ def _compare(
                 observed.blocks += score_answers(observed.scenario, servers[Arm.INCUMBENT], observed.run.folder)
         check_answering(servers.values())
     except Broken as broken:
-        ended = servers[Arm.CANDIDATE].ended()
-        if ended is None or servers[Arm.INCUMBENT].ended() is not None:
+        # Who ended is the cause of it; the incumbent first, since that is never the candidate's fault.
+        ended = servers[Arm.INCUMBENT].ended() or servers[Arm.CANDIDATE].ended()
+        if ended is None:
             check_breakers(servers.values())  # a bare status 503 does not say who is shut out
             raise
         raise ended from broken

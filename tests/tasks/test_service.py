@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -551,6 +552,28 @@ def test_a_stack_of_several_roles_is_compared_on_ports_of_its_own_and_the_edit_i
     assert {(b.value, b.reason, b.unit, b.part) for b in of_gpus} == {(None, "no NVIDIA driver", "W", "decode")}
     assert None not in values(evidence, "ttft_mean_ms", Arm.CANDIDATE)
     assert set(values(evidence, "server_transfer_ms", Arm.CANDIDATE)) == {None}  # the fake router asks nobody
+
+
+@pytest.mark.parametrize("arm", list(Arm))
+def test_a_role_that_is_killed_during_traffic_is_named_and_makes_the_run_broken(
+    arm: Arm, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.service.check_weights", lambda *_, **__: None)
+    monkeypatch.setattr("tasks.service.check_stack", lambda _: [])
+    monkeypatch.setattr("serving.arguments.router_arguments", lambda: {})
+    setup.stack = stack_file(tmp_path)
+    edit = StackEdit(roles={"decode": RoleEdit(environment={"OMP_NUM_THREADS": "2"})})
+    started: dict[str, Server] = {}
+    monkeypatch.setattr("tasks.service.check_breakers", lambda servers: started.update({s.name: s for s in servers}))
+
+    def kill(*_: object) -> bool:
+        (decode,) = (part for part in started[arm].parts if part.role == "decode")
+        os.kill(decode.pid, signal.SIGKILL)
+        return False
+
+    with pytest.raises(EngineEnded, match="`decode` was ended from outside, by SIGKILL"):
+        measure_service(setup.hypothesis().model_copy(update={"change": edit}), enough=kill, recall=known_noise)
+    assert not any(part.process.alive() for server in started.values() for part in server.parts)
 
 
 @pytest.mark.parametrize(
