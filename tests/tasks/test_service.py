@@ -389,7 +389,7 @@ def test_an_edit_that_validate_finds_an_error_in_is_a_failed_build_and_never_sta
     hypothesis = setup.hypothesis(RoleEdit(arguments={"device": "cuda"}))
     with pytest.raises(BadInput, match=r"`roles\.server\.resources\.gpus`"):
         check_edit(hypothesis)
-    assert "`roles.server.resources.gpus`: `0` GPUs for 1 ranks" in (build_stack(hypothesis).failure or "")
+    assert "`roles.server.resources.gpus`: `0` GPUs for 1 rank" in (build_stack(hypothesis).failure or "")
     with pytest.raises(BadInput, match="ranks"):
         measure_service(hypothesis)
 
