@@ -17,7 +17,7 @@ from serving.checkpoint import Checkpoint, checkpoint
 from serving.launch import Server, begin, part_of, with_variables
 from serving.overlay import Overlay
 from serving.process import EngineProcess, stop
-from serving.readiness import EngineEnded, generates, is_healthy, wait_while, while_running, why_it_ended
+from serving.readiness import EngineEnded, ended_within, generates, is_healthy, wait_while, while_running, why_it_ended
 from serving.remains import Note, reap
 from serving.replicas import Replica, api_key, entry_of, reached_at, replicas_of
 from serving.signals import signals_held_back, terminated_as_exception
@@ -26,7 +26,6 @@ from serving.witness import NOTHING, Witness, watched
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-LOOK_S = 0.5
 # A request fails a moment before its server is known to have ended.
 LATE_S = 3.0
 
@@ -44,16 +43,10 @@ class Deployment:
     ready_s: float
     note: Note = field(repr=False)
 
-    def ended(self, within_s: float = 0.0) -> EngineEnded | None:
-        """What to raise if one of the processes is no longer there, or goes within so many seconds."""
-        deadline = time.monotonic() + within_s
-        while True:
-            for process in self.processes.values():
-                if process.exit_status() is not None:
-                    return why_it_ended(process)
-            if time.monotonic() >= deadline:
-                return None
-            time.sleep(LOOK_S / 5)
+    def ended(self) -> EngineEnded | None:
+        """What to raise if one of the processes is no longer there."""
+        gone = next((process for process in self.processes.values() if process.exit_status() is not None), None)
+        return None if gone is None else why_it_ended(gone)
 
     async def watched(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of `work`; cancels it and raises EngineEnded, naming the process, as soon as one has ended."""
@@ -73,7 +66,7 @@ def deployed(spec: StackSpec, run_dir: Path) -> Iterator[Deployment]:
         try:
             yield made
         except Exception as error:
-            ended = None if isinstance(error, EngineEnded) else made.ended(within_s=LATE_S)
+            ended = None if isinstance(error, EngineEnded) else ended_within(made.ended, LATE_S)
             if ended is not None:
                 raise ended from error
             raise

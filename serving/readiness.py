@@ -115,6 +115,14 @@ def wait_while(
         time.sleep(POLL_S)
 
 
+def ended_within(ended: Callable[[], EngineEnded | None], within_s: float) -> EngineEnded | None:
+    """What `ended` tells within so many seconds: a request fails a moment before its server is known to have ended."""
+    until = time.monotonic() + within_s
+    while (told := ended()) is None and time.monotonic() < until:
+        time.sleep(POLL_S / 5)
+    return told
+
+
 async def while_running(work: Coroutine[Any, Any, Result], ended: Callable[[], EngineEnded | None]) -> Result:
     """The result of `work`, if nothing has ended until then. Cancels it and raises what `ended` tells as soon as it tells
     something, and says so at once: what follows is torn down first."""

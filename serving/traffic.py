@@ -14,14 +14,14 @@ import httpx
 
 from serving.errors import Broken
 from serving.protocol import Answer, Call, call_of, fault_of, words
-from serving.readiness import EngineEnded, while_running
+from serving.readiness import EngineEnded, ended_within, while_running
 from serving.request_record import Batch, RequestRecord
 from serving.requests import Request, plan_requests
 from serving.scenario import Traffic
 
 LOOK_S = 0.01  # between two looks at the lag of the event loop
 FLUSH_WITHIN_S = 30.0
-LATE_S = 1.0
+LATE_S = 1.0  # from a request that fails to the end of its server being known
 LONGEST_LINE = 1 << 24
 
 
@@ -44,17 +44,9 @@ def send(
     if traffic.prefix_cache == "flushed":
         _flush(base_url, headers)
     batch = asyncio.run(while_running(_send_all(base_url, headers, planned, traffic), ended))
-    if any(record.error is not None for record in batch.records) and (told := _a_moment_later(ended)) is not None:
+    if any(record.error is not None for record in batch.records) and (told := ended_within(ended, LATE_S)) is not None:
         raise told
     return batch
-
-
-def _a_moment_later(ended: Callable[[], EngineEnded | None]) -> EngineEnded | None:
-    """A request fails before its server is known to have ended."""
-    until = time.monotonic() + LATE_S
-    while (told := ended()) is None and time.monotonic() < until:
-        time.sleep(LATE_S / 10)
-    return told
 
 
 def _flush(base_url: str, headers: dict[str, str]) -> None:

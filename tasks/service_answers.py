@@ -22,10 +22,10 @@ from serving.request_record import RequestRecord
 from serving.requests import Request, plan_requests
 from serving.scenario import Scenario
 from serving.sources import Images
+from tasks.judge_answers import DEFICIT, TOKEN
 from tasks.records import Arm, Block
 
 log = logging.getLogger(__name__)
-DEFICIT, TOKEN = "answer_deficit", "answer_deficit_token"
 
 
 class Sampled(BaseModel):

@@ -14,6 +14,7 @@ from serving.engine_env import WITHOUT_GPU
 from serving.errors import Broken
 from serving.launch import Server
 from serving.roles import Role
+from serving.stack import StackSpec
 from tasks.records import Arm, Engagement, RoleEdit
 from tasks.service_arms import Arms
 
@@ -98,8 +99,12 @@ def _stray_files(servers: Mapping[str, Server]) -> dict[str, Difference]:
     return {} if ours == theirs else {"model files": Difference(ours[:12], theirs[:12])}
 
 
+def _stated(arms: Arms) -> dict[Arm, StackSpec]:
+    return {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
+
+
 def _arguments(arms: Arms, resolved: Mapping[Arm, Resolved]) -> list[Engagement]:
-    stated = {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
+    stated = _stated(arms)
     return [
         _proof(
             arm,
@@ -114,7 +119,7 @@ def _arguments(arms: Arms, resolved: Mapping[Arm, Resolved]) -> list[Engagement]
 
 
 def _environment(arms: Arms, servers: Mapping[str, Server]) -> list[Engagement]:
-    stated = {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
+    stated = _stated(arms)
     return [
         _proof(
             arm,
@@ -131,7 +136,7 @@ def _environment(arms: Arms, servers: Mapping[str, Server]) -> list[Engagement]:
 
 
 def _counts(arms: Arms, servers: Mapping[str, Server]) -> list[Engagement]:
-    stated = {Arm.INCUMBENT: arms.incumbent, Arm.CANDIDATE: arms.candidate}
+    stated = _stated(arms)
     return [
         _proof(
             arm,

@@ -1,10 +1,18 @@
 """Traffic that tests send: a few short requests."""
 
 from serving.scenario import Arrivals, Traffic
-from serving.sources import Classes, RequestClass, Span
+from serving.sources import Classes, Images, RequestClass, Span
 
 CLOSED = Arrivals(kind="closed", concurrency=2)
 POISSON = Arrivals(kind="poisson", rate_per_s=200.0)
+IMAGES = Images(
+    kind="images",
+    requests=2,
+    width_px=Span(low=28, high=28),
+    height_px=Span(low=28, high=28),
+    question="what is it",
+    output_tokens=Span(low=3, high=3),
+)
 
 
 def traffic(arrivals: Arrivals = CLOSED, **changes: object) -> Traffic:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fake_engine import FakeEngine, listening
 from pydantic import ValidationError
-from traffic_examples import CLOSED, POISSON, traffic
+from traffic_examples import CLOSED, IMAGES, POISSON, traffic
 
 from serving import traffic as sending
 from serving.errors import BadInput, Broken
@@ -18,17 +18,8 @@ from serving.readiness import EngineEnded
 from serving.request_record import RequestRecord
 from serving.requests import plan_requests
 from serving.scenario import Arrivals
-from serving.sources import Classes, Images, RandomLengths, RequestClass, Span
+from serving.sources import Classes, RandomLengths, RequestClass, Span
 from serving.traffic import send
-
-IMAGES = Images(
-    kind="images",
-    requests=2,
-    width_px=Span(low=28, high=28),
-    height_px=Span(low=28, high=28),
-    question="what is it",
-    output_tokens=Span(low=3, high=3),
-)
 
 
 @pytest.mark.parametrize("arrivals", [CLOSED, POISSON])

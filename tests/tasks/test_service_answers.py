@@ -5,28 +5,20 @@ from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine, listening
-from traffic_examples import traffic
+from traffic_examples import IMAGES, traffic
 
 from serving.checkpoint import Checkpoint
 from serving.errors import Broken
 from serving.home import REPOSITORY
 from serving.launch import Server
 from serving.scenario import Scenario, load_scenario
-from serving.sources import Classes, Images, Prompts, RequestClass, Span
+from serving.sources import Classes, Prompts, RequestClass, Span
 from serving.traffic import send
 from tasks.records import Arm, Block, digest
 from tasks.service_answers import keep_answers, score_answers
 
 INC, CAN = Arm
 SCENARIO = load_scenario(REPOSITORY / "serving" / "scenarios" / "mixed-lengths-cpu.yaml")
-PICTURES = Images(
-    kind="images",
-    requests=2,
-    width_px=Span(low=28, high=28),
-    height_px=Span(low=28, high=28),
-    question="what is it",
-    output_tokens=Span(low=3, high=3),
-)
 
 
 def scenario(count: int = 3, **changes: object) -> Scenario:
@@ -126,7 +118,7 @@ def test_a_request_that_failed_has_no_answer_and_counts_as_failed_instead(tmp_pa
 
 
 NOT_MEASURED: dict[str, dict[str, object]] = {
-    "pictures carry no token ids": {"asked": scenario(source=PICTURES)},
+    "pictures carry no token ids": {"asked": scenario(source=IMAGES)},
     "the scenario looks at none": {"asked": scenario(count=0)},
     "no stream of the incumbent carried": {"incumbent": FakeEngine(streamed=lambda ids: None)},
     "does not say how large its vocabulary is": {"config": "{}"},
