@@ -103,7 +103,7 @@ def main() -> None:
             for warm in range(4 if chosen.scenario is None else scenario.traffic.warmup_blocks):
                 for arm in Arm:
                     send_block(scenario, servers[arm], arm, warm, 0, run)
-            noise = measure_noise(scenario, servers[Arm.INCUMBENT], rng, run, facts)
+            noise = measure_noise(scenario, servers, rng, run, facts)
             print(foresight(noise, scenario), flush=True)
             for number in range(chosen.decisions):
                 said, blocks = decide_once(servers, criteria, noise, rng, run, 1000 * (number + 1))

@@ -6,7 +6,7 @@ waits, and how long, so that one start serves all plants. A forward waits busily
 prefill itself gets slower. The router is a binary: a proxy before it waits once per request, and layer `router` is all
 between the client and decode. The row `none` is the candidate with no wait.
 
-    .venv/bin/python -P benchmarks/planted_delays.py [--layers encode,router] [--pairs 8] [--json FILE] [--page FILE]
+    .venv/bin/python -P benchmarks/planted_delays.py [--layers encode,router] [--pairs 12] [--json FILE] [--page FILE]
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # with -P a script's folder is not on the path
 
-from planted.page import Row, page, table
+from planted.page import WHOLE, Row, page, table
 from planted.proxy import proxy_before
 from planted.waits import NONE, ROUTER, overlay_with_waits, waited
 
@@ -37,7 +37,7 @@ from serving.scenario import Scenario
 from serving.stack import load_stack
 from serving.traffic import send
 from tasks.criteria import Criteria, load_criteria
-from tasks.decomposition import E2E, decomposed, plain
+from tasks.decomposition import E2E, decomposed, margins, plain
 from tasks.diagnose import where_time_went
 from tasks.judge_service import is_decided, judge_service
 from tasks.noise import Noise
@@ -100,6 +100,7 @@ def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) ->
     found = decomposed(evidence.blocks, E2E)
     if found is None or found.missing:
         raise Broken(f"layers are missing: {found.missing if found else 'all'}", "see the metrics in the run's folder")
+    margin = margins(evidence.blocks, E2E, found)
     named = next((f.locus.name for f in where_time_went(evidence) if f.observable == E2E), NONE)
     return Row(
         planted_in=layer,
@@ -109,6 +110,7 @@ def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) ->
         attributed={plain(name): shift for name, shift in found.contributions.items()},
         unexplained_ms=found.unexplained,
         change_ms=found.change,
+        margins={WHOLE if name == E2E else plain(name): value for name, value in margin.items()},
         outcome=str(judged.outcome),
         reason=judged.reason,
         named=named,
@@ -118,7 +120,7 @@ def plant(layer: str, number: int, pairs: int, control: Path, shared: Shared) ->
 def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--layers", default=",".join(WAIT_MS))
-    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path)
     chosen, began = parser.parse_args(), time.monotonic()
@@ -164,7 +166,7 @@ def prepared(criteria: Criteria, servers: Mapping[str, Server], run: Run, overla
         for arm in Arm:
             send(servers[arm].base_url, scenario.traffic, block)
     proofs = prove_code(Code(overlay), servers, run.folder / "code.json")
-    noise = measure_noise(scenario, servers[Arm.INCUMBENT], random.Random(0), run, facts)
+    noise = measure_noise(scenario, servers, random.Random(0), run, facts)
     return Shared(criteria, servers, run, facts, noise, quality.blocks, proofs)
 
 

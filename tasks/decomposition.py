@@ -1,5 +1,10 @@
 """A change of a request's whole time between the arms of a service run, told apart by layer."""
 
+import math
+from collections.abc import Mapping
+
+from scipy.stats import sem, t
+
 from serving.layers import UNEXPLAINED, UNTIL_TOKEN, Decomposition, decompose
 from serving.observables import LAYERS
 from serving.summary import Measured
@@ -8,6 +13,7 @@ from tasks.records import Arm, Block
 TTFT, E2E = "ttft_mean_ms", "e2e_mean_ms"
 AFTER_FIRST_TOKEN = "server_decode_ms"
 OUTSIDE = ("router", "http")
+CONFIDENCE = 0.95
 
 
 def layers_of(blocks: tuple[Block, ...], whole: str) -> tuple[str, ...]:
@@ -38,14 +44,41 @@ def plain(layer: str) -> str:
     return layer.removeprefix("server_").removesuffix(UNTIL_TOKEN).removesuffix("_ms")
 
 
-def shares_text(found: Decomposition) -> str:
+def margins(blocks: tuple[Block, ...], whole: str, found: Decomposition) -> dict[str, float]:
+    """How far each shift of `found`, its change (as `whole`) and its rest may be off, in ms: half of the 95 % interval of
+    a mean of paired differences (Student's t). Infinite below two pairs. For reading; no verdict rests on it."""
+    each = {name: _differences(blocks, name) for name in (whole, *found.contributions)}
+    if found.unexplained is not None:
+        each[UNEXPLAINED] = [all_of - sum(parts) for all_of, *parts in zip(*each.values(), strict=False)]
+    return {name: _margin(differences) for name, differences in each.items()}
+
+
+def _differences(blocks: tuple[Block, ...], observable: str) -> list[float]:
+    """Candidate minus incumbent of the k-th block of each arm."""
+    chosen = sorted((b for b in blocks if b.observable == observable and b.value is not None), key=lambda b: b.order)
+    ours, theirs = ([b.value or 0.0 for b in chosen if b.arm is arm] for arm in Arm)
+    return [after - before for before, after in zip(ours, theirs, strict=False)]
+
+
+def _margin(differences: list[float]) -> float:
+    if len(differences) < 2:
+        return math.inf
+    return float(sem(differences) * t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1))
+
+
+def shares_text(found: Decomposition, margin: Mapping[str, float]) -> str:
     """In the order of the layers, as signed ms; what is missing is named, and nothing is called unexplained then."""
-    parts = [f"{plain(layer)} {shift:+.1f} ms" for layer, shift in found.contributions.items()]
+    parts = [f"{plain(layer)} {signed(shift, margin[layer])}" for layer, shift in found.contributions.items()]
     if found.unexplained is None:
         missing = ", ".join(f"{plain(layer)} ({reason})" for layer, reason in found.missing.items())
         rest = found.change - sum(found.contributions.values())
         return f"{', '.join(parts)}; not measured: {missing}, so the other {rest:+.1f} ms are open"
-    return f"{', '.join(parts)}, unexplained {found.unexplained:+.1f} ms"
+    return f"{', '.join(parts)}, unexplained {signed(found.unexplained, margin[UNEXPLAINED])}"
+
+
+def signed(shift: float, margin: float) -> str:
+    """`+7.5 ± 2.0 ms`."""
+    return f"{shift:+.1f} ± {margin:.1f} ms" if margin < math.inf else f"{shift:+.1f} ms"
 
 
 def _mean(blocks: tuple[Block, ...], observable: str, arm: Arm) -> Measured:

@@ -36,7 +36,7 @@ from tasks.service_environment import environment, evaluator_digest
 from tasks.service_noise import measure_noise
 from tasks.service_proof import prove_code
 from tasks.service_quality import compare_quality
-from tasks.service_share import measure_share, predicted_gain
+from tasks.service_share import measure_share, predicted_gain, send_alike
 
 log = logging.getLogger(__name__)
 
@@ -145,10 +145,9 @@ def _compare(
             if code is not None:
                 observed.blocks += measure_share(observed.scenario, servers[Arm.INCUMBENT], observed.run)
                 observed.predicted = predicted_gain(code, observed.scenario, observed.blocks, observed.run)
+                send_alike(observed.scenario, servers[Arm.CANDIDATE])
             known = recall(observed.facts) if recall is not None else None
-            observed.noise = known or measure_noise(
-                observed.scenario, servers[Arm.INCUMBENT], rng, observed.run, observed.facts
-            )
+            observed.noise = known or measure_noise(observed.scenario, servers, rng, observed.run, observed.facts)
             check_breakers(servers.values())
             _send_traffic(servers, rng, observed, enough)
             if observed.fault is None:

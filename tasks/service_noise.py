@@ -9,6 +9,7 @@ from serving.errors import BadInput
 from serving.launch import Server
 from serving.observables import CLIENT
 from serving.scenario import Scenario
+from serving.traffic import send
 from tasks.noise import Noise, planned_pairs, smallest_detectable_pct
 from tasks.paired import log_ratios
 from tasks.records import Arm, Block, Rung
@@ -17,8 +18,13 @@ from tasks.service_blocks import Run, send_block
 log = logging.getLogger(__name__)
 
 
-def measure_noise(scenario: Scenario, server: Server, rng: random.Random, run: Run, facts: Mapping[str, str]) -> Noise:
-    """Pairs of blocks on one server, each half of a pair called by the name of an arm that is drawn.
+def measure_noise(
+    scenario: Scenario, servers: Mapping[str, Server], rng: random.Random, run: Run, facts: Mapping[str, str]
+) -> Noise:
+    """Pairs of blocks on the incumbent's server, each half of a pair called by the name of an arm that is drawn.
+
+    The candidate gets every block too, after the incumbent, and is not timed: servers get faster with their first requests, so
+    both must have served the same when the comparison begins, where each block has the other arm's beside it as here.
 
     Raises BadInput where the second half of a pair would find the first in the server's prefix cache.
     """
@@ -34,7 +40,8 @@ def measure_noise(scenario: Scenario, server: Server, rng: random.Random, run: R
     log.info("noise first: %d pairs of the incumbent against itself", scenario.traffic.noise_pairs)
     for pair in range(scenario.traffic.noise_pairs):
         for place, arm in enumerate(rng.sample(list(Arm), k=2)):
-            blocks += send_block(scenario, server, arm, first + pair, 2 * pair + place, noise_run)
+            blocks += send_block(scenario, servers[Arm.INCUMBENT], arm, first + pair, 2 * pair + place, noise_run)
+            send(servers[Arm.CANDIDATE].base_url, scenario.traffic, first + pair, ended=servers[Arm.CANDIDATE].ended)
     noise = Noise(
         rung=Rung.SERVICE,
         workload=scenario.name,

@@ -1,6 +1,6 @@
 """The share of the incumbent's time that the code under test takes under this traffic, and what that predicts.
 
-Both are recorded before any traffic reaches the candidate.
+Both are recorded before the candidate is timed.
 """
 
 import logging
@@ -26,11 +26,10 @@ SHARE_BLOCKS = 3
 
 def measure_share(scenario: Scenario, server: Server, run: Run) -> list[Block]:
     """Time in the counted functions over the time of a block, as the server's processes count it. Blocks of their own."""
-    first = scenario.traffic.warmup_blocks + scenario.traffic.pairs + scenario.traffic.noise_pairs
     found = []
-    for order in range(SHARE_BLOCKS):
+    for order, number in enumerate(_numbers(scenario)):
         started_s, before = run.elapsed_s, server.witness.calls()
-        batch = send(server.base_url, scenario.traffic, first + order, ended=server.ended)
+        batch = send(server.base_url, scenario.traffic, number, ended=server.ended)
         share = summarise_calls(server.witness, before, batch.wall_s).get("code_share_pct")
         failed = not all(record.completed for record in batch.records)
         value = share.value if share is not None and not failed else None
@@ -49,6 +48,17 @@ def measure_share(scenario: Scenario, server: Server, run: Run) -> list[Block]:
             )
         )
     return found
+
+
+def send_alike(scenario: Scenario, server: Server) -> None:
+    """The blocks of `measure_share` to the other arm, untimed: both have served the same when they are compared."""
+    for number in _numbers(scenario):
+        send(server.base_url, scenario.traffic, number, ended=server.ended)
+
+
+def _numbers(scenario: Scenario) -> range:
+    first = scenario.traffic.warmup_blocks + scenario.traffic.pairs + scenario.traffic.noise_pairs
+    return range(first, first + SHARE_BLOCKS)
 
 
 def predicted_gain(code: Code, scenario: Scenario, blocks: Sequence[Block], run: Run) -> ServiceGain | None:

@@ -5,34 +5,16 @@ from examples import block, build, evidence, experiment, kernel_hypothesis
 from hypothesis import given
 from hypothesis import strategies as st
 from service_evidence import LAYERS, guard, pairs, service
+from static_evidence import static
 
 from tasks import diagnose as rules
 from tasks.brief import BYTES_PER_TOKEN, brief
 from tasks.decide import decide
 from tasks.problem import load_problem
 from tasks.reconcile import predict_service, reconcile, reconcile_service
-from tasks.records import Arm, Block, Engagement, Evidence, Finding, Interval, Outcome, Prediction, Rung, Verdict
+from tasks.records import Arm, Block, Engagement, Finding, Interval, Outcome, Prediction, Rung, Verdict
 
 INC, CAN = Arm
-
-
-LINES = "kda_decode lines 29-33 along axis 0"
-
-
-def static(programs: tuple[float, float] = (64.0, 64.0), repeated: tuple[float, float] = (1.0, 1.0)) -> Evidence:
-    blocks = []
-    for arm, grid, times in zip(Arm, programs, repeated, strict=True):
-        blocks += [
-            block(arm, "warp_instructions", 1000.0),
-            block(arm, "warp_instructions", 1000.0, part="k"),
-            block(arm, "programs", grid),
-            block(arm, "launches", 1.0 if arm is INC else 2.0),
-            block(arm, "repetitions", times),
-        ]
-        if times > 1:
-            blocks += [block(arm, "repetitions", times, part=LINES)]
-            blocks += [block(arm, f"repeated_{x}", 10.0, part=LINES) for x in ("warp_instructions", "mufu")]
-    return evidence(Rung.STATIC, *blocks)
 
 
 def interval(estimate: float, low: float, high: float, observable: str = "e2e_mean_ms") -> Interval:
@@ -60,50 +42,6 @@ def test_a_patch_without_a_function_is_engaged_by_the_digest_of_its_file_and_say
     assert all("by digest" in finding.implies for finding in rules.shown_by_digest(seen))
 
 
-def test_lines_that_tiles_repeat_are_a_code_path_with_their_multiple() -> None:
-    (finding,) = rules.repeated_work(static(repeated=(4.0, 1.0)))
-    assert finding.locus.name == LINES
-    assert (finding.incumbent, finding.candidate) == (4.0, 1.0)
-    assert "in the incumbent each of 4 programs computes the same" in finding.implies
-    assert finding.status == "inferred"
-    assert finding.next_test is None
-
-
-def test_lines_that_the_candidate_still_repeats_ask_for_a_next_test() -> None:
-    (finding,) = rules.repeated_work(static(repeated=(4.0, 8.0)))
-    assert (finding.incumbent, finding.candidate) == (4.0, 8.0)
-    assert "merge the tiles" in str(finding.next_test)
-
-
-def test_a_kernel_without_repeated_lines_has_no_such_finding() -> None:
-    assert rules.repeated_work(static()) == []
-
-
-def test_the_least_time_to_move_the_bytes_is_an_estimate_that_says_where_it_was_counted() -> None:
-    moved = [
-        block(arm, f"{kind}_bytes", value, unit="B", part="counted at tp1_bf16")
-        for arm, unique in ((INC, 4.8e9), (CAN, 2.4e9))
-        for kind, value in (("unique", unique), ("requested", 2 * unique))
-    ]
-    (finding,) = rules.memory_floor(evidence(Rung.STATIC, *static().blocks, *moved))
-    assert "estimate, no time was measured" in finding.implies
-    assert "1e+03 → 500 us on H200 (4.8 TB/s)" in finding.implies
-    assert "600 → 300 us on B200 (8 TB/s)" in finding.implies
-    assert "counted at tp1_bf16" in finding.implies
-    assert finding.status == "inferred"
-    assert rules.memory_floor(static()) == []
-
-
-def test_a_grid_that_leaves_multiprocessors_idle_is_named_by_its_shape() -> None:
-    (finding,) = rules.idle_multiprocessors(static((256.0, 64.0)))
-    assert finding.locus.kind == "input_condition"
-    assert rules.idle_multiprocessors(static((64.0, 64.0))) == []
-
-
-def test_another_launch_is_a_cost_that_instructions_do_not_show() -> None:
-    assert rules.launches_and_parts(static())[0].delta == 1.0
-
-
 def moved(shifts_ms: dict[str, float], ttft_ms: float) -> list[Block]:
     """Pairs in which the client's TTFT, 100 ms in the incumbent, and layers of it are so much longer in the candidate."""
     effects = {layer: 100 * shift / LAYERS[layer] for layer, shift in shifts_ms.items()}
@@ -113,14 +51,46 @@ def moved(shifts_ms: dict[str, float], ttft_ms: float) -> list[Block]:
 def test_a_change_of_ttft_is_told_apart_by_layer_and_the_rest_has_a_size() -> None:
     (finding,) = rules.where_time_went(service(moved({"server_queue_ms": 30.0}, ttft_ms=32.0)))
     assert (finding.locus.kind, finding.locus.name) == ("interval", "queue")
-    assert "queue +30.0 ms, prefill +0.0 ms, http +0.0 ms, unexplained +2.0 ms" in finding.implies
+    assert (
+        "queue +30.0 ± 0.0 ms, prefill +0.0 ± 0.0 ms, http +0.0 ± 0.0 ms, unexplained +2.0 ± 0.0 ms" in finding.implies
+    )
     assert "94 % of the change" in str(finding.next_test)
 
 
 def test_a_change_that_no_layer_shows_is_unexplained() -> None:
     (finding,) = rules.where_time_went(service(moved({}, ttft_ms=30.0)))
     assert finding.locus.name == "unexplained"
-    assert "unexplained +30.0 ms" in finding.implies
+    assert "unexplained +30.0 ± 0.0 ms" in finding.implies
+
+
+def with_noise(blocks: list[Block], name: str, extra_ms: list[float]) -> list[Block]:
+    """`extra_ms` is added to `name` of the candidate, pair by pair."""
+    return [
+        b.model_copy(update={"value": b.value + extra_ms[b.order // 2 % len(extra_ms)]})
+        if b.observable == name and b.arm is CAN and b.value is not None
+        else b
+        for b in blocks
+    ]
+
+
+def test_a_change_that_may_be_noise_names_no_layer() -> None:
+    """One pair of 24 had a bad moment of 200 ms: the mean of the candidate is 8 % up, and it says nothing."""
+    bad_moment = [*[0.0] * 20, 200.0, 0.0, 0.0, 0.0]
+    blocks = with_noise(moved({}, ttft_ms=0.0), "ttft_mean_ms", bad_moment)
+    assert rules.where_time_went(service(with_noise(blocks, "server_queue_ms", bad_moment))) == []
+
+
+def test_where_the_change_is_sure_and_every_layer_may_be_noise_no_layer_is_named() -> None:
+    blocks = with_noise(moved({}, ttft_ms=20.0), "server_queue_ms", [60.0, -40.0])
+    (finding,) = rules.where_time_went(service(with_noise(blocks, "server_prefill_ms", [-40.0, 60.0])))
+    assert finding.locus.name == "no layer alone"
+    assert "TTFT +20.0 ± 0.0 ms (+20 %): queue +10.0 ± 21.6 ms, prefill +10.0 ± 21.6 ms" in finding.implies
+    assert "more pairs" in str(finding.next_test)
+
+
+def test_one_pair_has_no_margin_and_names_no_layer() -> None:
+    blocks = [b for b in moved({"server_queue_ms": 30.0}, ttft_ms=30.0) if b.order < 2]
+    assert rules.where_time_went(service(blocks)) == []
 
 
 def test_evidence_in_which_not_every_layer_was_looked_at_is_not_told_apart() -> None:

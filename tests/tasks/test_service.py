@@ -143,6 +143,10 @@ def values(evidence: Evidence, observable: str, arm: Arm) -> list[float | None]:
     return [b.value for b in evidence.blocks if b.observable == observable and b.arm is arm]
 
 
+def requests_of(setup: Setup, arm: Arm) -> list[tuple[int, ...]]:
+    return [tuple(body["input_ids"]) for body in setup.engines[arm].seen]
+
+
 def known_noise(facts: Mapping[str, str]) -> Noise:
     """An earlier A/A run, so that a test need not make one."""
     changes = {"ttft_mean_ms": (0.02, -0.02, 0.01, -0.01)}
@@ -156,13 +160,15 @@ def test_an_aa_run_that_would_find_its_own_blocks_in_the_cache_is_refused(setup:
         measure_service(setup.hypothesis())
 
 
-def test_noise_is_measured_on_the_incumbent_alone_before_the_candidate_is_timed(setup: Setup) -> None:
+def test_noise_is_measured_on_the_incumbent_and_the_candidate_has_then_served_the_same(setup: Setup) -> None:
     evidence = measure_service(setup.hypothesis())
     assert evidence.noise is not None
     pairs = len(evidence.noise.changes["ttft_mean_ms"])
     assert pairs >= 4
-    extra = len(setup.engines[Arm.INCUMBENT].seen) - len(setup.engines[Arm.CANDIDATE].seen)
-    assert extra == 2 * pairs * REQUESTS_A_BLOCK
+    served = (1 + 2 * pairs) * REQUESTS_A_BLOCK  # with the warm-up
+    began = [sorted(requests_of(setup, arm)[:served]) for arm in Arm]
+    assert began[0] == began[1]
+    assert len(requests_of(setup, Arm.INCUMBENT)) == len(requests_of(setup, Arm.CANDIDATE)) > served
     assert dict(evidence.environment.facts) == evidence.noise.facts
 
 
@@ -174,7 +180,7 @@ def test_noise_that_is_known_for_this_environment_is_not_measured_again(setup: S
 
 def test_both_arms_get_the_same_requests_in_pairs_and_every_file_has_its_digest(setup: Setup) -> None:
     evidence = measure_service(setup.hypothesis(), recall=known_noise)
-    sent = {arm: sorted(tuple(body["input_ids"]) for body in setup.engines[arm].seen) for arm in Arm}
+    sent = {arm: sorted(requests_of(setup, arm)) for arm in Arm}
     assert sent[Arm.INCUMBENT] == sent[Arm.CANDIDATE]
     orders = sorted({(b.order // 2, b.arm) for b in evidence.blocks if b.observable == "ttft_mean_ms"})
     assert orders == [(pair, arm) for pair in range(3) for arm in sorted(Arm)]
@@ -445,6 +451,7 @@ def test_code_that_runs_in_the_candidate_alone_is_proved_and_its_gain_is_predict
     ]
     assert evidence.predicted is not None
     assert evidence.predicted.alone_pct == (-82, -80, -78)
+    assert len(requests_of(setup, Arm.INCUMBENT)) == len(requests_of(setup, Arm.CANDIDATE))
     assert any(file.path.endswith("predicted.json") for file in evidence.files)
 
 
