@@ -1,12 +1,15 @@
-"""Kernel problems that are small enough to judge often."""
+"""Kernel problems that are small enough to judge often, and a service run against fake servers."""
 
 import json
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
+from service_setup import OPTIONS, Setup
 
+from serving.engine_env import Engine
 from tasks.problem import KERNELS, Problem, load_problem
 
 MakeProblem = Callable[..., Problem]
@@ -70,3 +73,15 @@ def make_cpu_problem(tmp_path_factory: pytest.TempPathFactory) -> MakeProblem:
 @pytest.fixture(scope="session")
 def small_cpu(make_cpu_problem: MakeProblem) -> Problem:
     return make_cpu_problem()
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    made = Setup(tmp_path)
+    installed = Engine(Path("python"), {"sglang": "0.5.23", "torch": "2", "transformers": "5", "python": "3.11"}, "x")
+    monkeypatch.setattr("tasks.service.running_together", made.running_together)
+    for place in ("serving.arguments", "serving.engagement"):
+        monkeypatch.setattr(f"{place}.known_arguments", lambda: OPTIONS)
+    for place in ("serving.arguments", "tasks.service_environment", "tasks.service_code"):
+        monkeypatch.setattr(f"{place}.engine", lambda: installed)
+    return made
