@@ -26,7 +26,8 @@ NO_ANSWER = (KeyError, TypeError, ValueError, IndexError, OverflowError)
 class Probe:
     """One prompt. `drift`: largest absolute difference of a log-probability between the arms, in nats.
 
-    `floor` is the same between two calls of the incumbent. `drift` is None, with a reason, if the candidate gave none.
+    `floor` is the same between two calls of the incumbent. The candidate is asked twice, too, so that no arm is warmer than the
+    other, and the worse answer counts. `drift` is None, with a reason, if the candidate gave none.
     """
 
     prompt_tokens: int
@@ -57,21 +58,26 @@ def _prompt(length: int, token_ids: Span, seed: int) -> list[int]:
 
 
 def _probe(incumbent: str, candidate: str, prompt: list[int], greedy_tokens: int) -> Probe:
-    ours, repeated, theirs = (_greedy(url, prompt, greedy_tokens) for url in (incumbent, incumbent, candidate))
+    calls = (incumbent, incumbent, candidate, candidate)
+    ours, repeated, *theirs = (_greedy(url, prompt, greedy_tokens) for url in calls)
     forced = prompt + list(ours.tokens)
-    first, again, other = (_logprobs(url, forced) for url in (incumbent, incumbent, candidate))
-    floor = _larger(largest_difference(first, again), decode_difference(ours, repeated))
+    first, again, *others = (_logprobs(url, forced) for url in calls)
+    floor = _largest(largest_difference(first, again), decode_difference(ours, repeated))
     if floor is None:
         raise Broken(
             f"the incumbent gives no {greedy_tokens} tokens or no finite log-probabilities for {len(prompt)} prompt tokens",
             "the incumbent must be sound before anything is compared with it",
         )
-    drift = _larger(largest_difference(first, other), decode_difference(ours, theirs))
+    prefill, decode = (
+        (largest_difference(first, other) for other in others),
+        (decode_difference(ours, x) for x in theirs),
+    )
+    drift = _largest(*prefill, *decode)
     return Probe(
         prompt_tokens=len(prompt),
         floor=floor,
         drift=drift,
-        greedy_mismatches=sum(a != b for a, b in itertools.zip_longest(ours.tokens, theirs.tokens)),
+        greedy_mismatches=max(sum(a != b for a, b in itertools.zip_longest(ours.tokens, x.tokens)) for x in theirs),
         reason=None if drift is not None else "the candidate's tokens or log-probabilities are missing or not finite",
     )
 
@@ -97,8 +103,9 @@ def decode_difference(first: Decoded, second: Decoded) -> float | None:
     return largest_difference(first.logprobs[:steps], second.logprobs[:steps])
 
 
-def _larger(prefill: float | None, decode: float | None) -> float | None:
-    return None if prefill is None or decode is None else max(prefill, decode)
+def _largest(*differences: float | None) -> float | None:
+    known = [difference for difference in differences if difference is not None]
+    return max(known) if len(known) == len(differences) else None
 
 
 def _greedy(url: str, prompt: list[int], count: int) -> Decoded:

@@ -35,9 +35,23 @@ def test_the_guard_compares_token_ids_and_never_text(monkeypatch: pytest.MonkeyP
     (found,) = quality.probe("http://a", "http://b", guard, Span(low=10, high=20), seed=1)
     assert all("text" not in body for body in bodies)
     forced = [body["input_ids"] for body in bodies if "logprob_start_len" in body]
-    assert len(forced) == 3
+    assert len(forced) == 4  # twice of each: none is warmer, or has more in its cache
     assert all(ids == forced[0] and ids[-2:] == [5, 6] for ids in forced)  # type: ignore[index]
     assert (found.floor, found.drift, found.greedy_mismatches) == (0.0, 0.0, 0)
+
+
+def test_a_candidate_that_is_right_the_first_time_and_wrong_the_second_drifts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def logprobs(url: str, tokens: list[int]) -> list[float | None]:
+        asked.append(url)
+        return [-1.5 if url == "http://b" and asked.count(url) == 2 else -1.0 for _ in tokens]
+
+    monkeypatch.setattr("serving.quality._greedy", lambda *_: quality.Decoded((5, 6), (-1.0, -1.0)))
+    monkeypatch.setattr("serving.quality._logprobs", logprobs)
+    guard = Guard(prompt_tokens=(4,), greedy_tokens=2, greatest_logprob_drift=0.1)
+    (found,) = quality.probe("http://a", "http://b", guard, Span(low=10, high=20), seed=1)
+    assert (found.floor, found.drift) == (0.0, 0.5)
 
 
 @pytest.mark.parametrize(
