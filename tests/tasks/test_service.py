@@ -64,7 +64,7 @@ def test_both_arms_get_the_same_requests_in_pairs_and_every_file_has_its_digest(
 
 
 def test_engagement_names_the_edited_argument_and_what_each_server_runs_with(setup: Setup) -> None:
-    evidence = measure_service(setup.hypothesis())
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
     assert [(p.arm, p.what, p.expected, p.seen) for p in evidence.engagement] == [
         (Arm.INCUMBENT, "server.arguments.chunked-prefill-size", "512", "512"),
         (Arm.CANDIDATE, "server.arguments.chunked-prefill-size", "64", "64"),
@@ -72,7 +72,7 @@ def test_engagement_names_the_edited_argument_and_what_each_server_runs_with(set
 
 
 def test_the_layers_of_the_server_are_recorded_only_when_its_counts_agree_with_the_clients(setup: Setup) -> None:
-    agreed = measure_service(setup.hypothesis())
+    agreed = measure_service(setup.hypothesis(), recall=known_noise)
     assert all(v is not None for v in values(agreed, "server_ttft_ms", Arm.CANDIDATE))
     setup.engines[Arm.CANDIDATE].fail_every = 3
     doubted = measure_service(setup.hypothesis(RoleEdit(arguments={"chunked-prefill-size": 64}, environment={})))
@@ -81,7 +81,9 @@ def test_the_layers_of_the_server_are_recorded_only_when_its_counts_agree_with_t
 
 def test_failed_requests_are_counted_and_judged_before_any_latency(setup: Setup) -> None:
     setup.engines[Arm.CANDIDATE].fail_every = 2
-    judged = judge_service(measure_service(setup.hypothesis()), load_criteria(setup.scenario, Scenario), True)
+    judged = judge_service(
+        measure_service(setup.hypothesis(), recall=known_noise), load_criteria(setup.scenario, Scenario), True
+    )
     assert judged.outcome is Outcome.REJECTED
     assert "requests failed" in judged.reason
 
@@ -91,7 +93,7 @@ def test_a_candidate_that_computes_something_else_is_rejected_and_never_timed(
     setup: Setup, drift: float | None
 ) -> None:
     setup.engines[Arm.CANDIDATE].drift = drift
-    evidence = measure_service(setup.hypothesis())
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
     assert not any(engine.seen for engine in setup.engines.values())
     judged = judge_service(evidence, load_criteria(setup.scenario, Scenario), True)
     assert judged.outcome is Outcome.REJECTED
@@ -124,19 +126,19 @@ def test_a_candidate_whose_answers_are_right_is_judged_by_its_times_and_the_verd
 def test_an_incumbent_without_finite_numbers_is_broken(setup: Setup) -> None:
     setup.engines[Arm.INCUMBENT].drift = None
     with pytest.raises(Broken, match="incumbent"):
-        measure_service(setup.hypothesis())
+        measure_service(setup.hypothesis(), recall=known_noise)
 
 
 def test_an_edit_that_is_not_in_force_is_broken(setup: Setup) -> None:
     setup.engines[Arm.CANDIDATE].info = {"chunked_prefill_size": 128, "page_size": 1}
     with pytest.raises(Broken, match="asked for `64` and runs with `128`"):
-        measure_service(setup.hypothesis())
+        measure_service(setup.hypothesis(), recall=known_noise)
 
 
 def test_arms_that_differ_in_another_stated_argument_are_broken(setup: Setup) -> None:
     setup.engines[Arm.CANDIDATE].info = {"chunked_prefill_size": 64, "page_size": 16}
     with pytest.raises(Broken, match="page_size"):
-        measure_service(setup.hypothesis())
+        measure_service(setup.hypothesis(), recall=known_noise)
 
 
 def test_a_server_whose_port_somebody_else_answers_proves_nothing(
@@ -147,13 +149,13 @@ def test_a_server_whose_port_somebody_else_answers_proves_nothing(
 
     monkeypatch.setattr(Alive, "listener", stranger)
     with pytest.raises(Broken, match="answered by process 7"):
-        measure_service(setup.hypothesis())
+        measure_service(setup.hypothesis(), recall=known_noise)
     assert not any(engine.seen for engine in setup.engines.values())
 
 
 def test_what_the_engine_derives_from_the_edit_is_recorded_and_allowed(setup: Setup) -> None:
     setup.engines[Arm.CANDIDATE].info = INFO[Arm.CANDIDATE] | {"max_prefill_tokens": 64}
-    evidence = measure_service(setup.hypothesis())
+    evidence = measure_service(setup.hypothesis(), recall=known_noise)
     arms = next(file for file in evidence.files if file.path.endswith("arms.json"))
     assert '"max_prefill_tokens": ["absent", "64"]' in (home() / arms.path).read_text()
 
