@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
 from scipy.stats import sem, t
 
 from serving.layers import UNEXPLAINED, UNTIL_TOKEN, Decomposition, decompose
@@ -45,8 +46,11 @@ def plain(layer: str) -> str:
 
 
 def margins(blocks: tuple[Block, ...], whole: str, found: Decomposition) -> dict[str, float]:
-    """How far each shift of `found`, its change (as `whole`) and its rest may be off, in ms: half of the 95 % interval of
-    a mean of paired differences (Student's t). Infinite below two pairs. For reading; no verdict rests on it."""
+    """How far each shift of `found`, its change (as `whole`) and its rest may be off, in ms.
+
+    Half of the 95 % interval of a mean of paired differences (Student's t); infinite below two pairs, and for times that no
+    float can square. For reading: no verdict rests on it.
+    """
     each = {name: _differences(blocks, name) for name in (whole, *found.contributions)}
     if found.unexplained is not None:
         each[UNEXPLAINED] = [all_of - sum(parts) for all_of, *parts in zip(*each.values(), strict=False)]
@@ -63,7 +67,9 @@ def _differences(blocks: tuple[Block, ...], observable: str) -> list[float]:
 def _margin(differences: list[float]) -> float:
     if len(differences) < 2:
         return math.inf
-    return float(sem(differences) * t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1))
+    with np.errstate(over="ignore", invalid="ignore"):  # a server may tell of any finite time
+        width = float(sem(differences) * t.ppf((1 + CONFIDENCE) / 2, len(differences) - 1))
+    return width if math.isfinite(width) else math.inf
 
 
 def shares_text(found: Decomposition, margin: Mapping[str, float]) -> str:

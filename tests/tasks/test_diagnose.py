@@ -88,6 +88,11 @@ def test_where_the_change_is_sure_and_every_layer_may_be_noise_no_layer_is_named
     assert "more pairs" in str(finding.next_test)
 
 
+def test_times_that_no_float_can_square_name_no_layer() -> None:
+    blocks = with_noise(moved({}, ttft_ms=0.0), "ttft_mean_ms", [1e307, 0.0])
+    assert rules.where_time_went(service(with_noise(blocks, "server_queue_ms", [1e307, 0.0]))) == []
+
+
 def test_one_pair_has_no_margin_and_names_no_layer() -> None:
     blocks = [b for b in moved({"server_queue_ms": 30.0}, ttft_ms=30.0) if b.order < 2]
     assert rules.where_time_went(service(blocks)) == []
