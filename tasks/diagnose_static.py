@@ -1,11 +1,15 @@
 """What counts of instructions, bytes and programs say of a kernel: the rules of `diagnose` that no clock is needed for."""
 
+from functools import partial
+
 from tasks.gpus import GPUS, H200, floor_us
-from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Rung
+from tasks.records import Arm, Evidence, Finding, LocusKind, Rung
 from tasks.static_table import WORK, Table
 
 INC, CAN = Arm.INCUMBENT, Arm.CANDIDATE
 REPEATED = "repetitions"
+# What a rule concludes: from a value of each arm, or without figures.
+inferred = partial(Finding.at, status="inferred")
 
 
 def repeated_work(evidence: Evidence) -> list[Finding]:
@@ -82,21 +86,3 @@ def idle_multiprocessors(evidence: Evidence) -> list[Finding]:
         implies = f"{after:.0f} programs in the largest launch leave SMs of an H200 ({H200.sms}) idle"
         found.append(inferred(LocusKind.INPUT_CONDITION, workload, "programs", "1", before, after, implies))
     return found[:4]
-
-
-def inferred(
-    kind: LocusKind, name: str, observable: str, unit: str, before: float | None, after: float | None, implies: str,
-    next_test: str | None = None,
-) -> Finding:  # fmt: skip
-    """What a rule concludes: from `before` of the incumbent and `after` of the candidate, or without figures."""
-    return Finding(
-        locus=Locus(kind=kind, name=name),
-        observable=observable,
-        unit=unit,
-        incumbent=before,
-        candidate=after,
-        delta=None if before is None or after is None else after - before,
-        status="inferred",
-        implies=implies,
-        next_test=next_test,
-    )

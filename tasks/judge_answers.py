@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tasks.judgement import Criteria, Judgement
-from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind
+from tasks.records import Arm, Block, Evidence, Finding, LocusKind
 
 DEFICIT, TOKEN = "answer_deficit", "answer_deficit_token"
 DRIFT_KEY = "guard.greatest_logprob_drift"
@@ -61,17 +61,7 @@ def answers_finding(evidence: Evidence) -> tuple[Finding, ...]:
 def _finding(
     where: str, ours: float | None, theirs: float | None, implies: str, next_test: str | None = None
 ) -> Finding:
-    return Finding(
-        locus=Locus(kind=LocusKind.INPUT_CONDITION, name=where),
-        observable=DEFICIT,
-        unit="nats",
-        incumbent=ours,
-        candidate=theirs,
-        delta=None if ours is None or theirs is None else theirs - ours,
-        status="unknown" if ours is None and theirs is None else "measured",
-        implies=implies,
-        next_test=next_test,
-    )
+    return Finding.at(LocusKind.INPUT_CONDITION, where, DEFICIT, "nats", ours, theirs, implies, next_test)
 
 
 def _of(evidence: Evidence, arm: Arm) -> Sequence[Block]:

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 
 from tasks.judge_numerics import judge_numerics
 from tasks.judgement import Criteria, Judgement
-from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Outcome
+from tasks.records import Arm, Evidence, Finding, LocusKind, Outcome
 from tasks.static_table import Table
 
 BYTES, REQUESTED = "unique_bytes", "requested_bytes"
@@ -58,14 +58,6 @@ def _totals(table: Table, arm: Arm) -> dict[str, float]:
 def _finding(check: str, totals: dict[Arm, dict[str, float]]) -> Finding:
     before, after = totals[Arm.INCUMBENT][check], totals[Arm.CANDIDATE][check]
     trend = "fewer" if after < before else "more"
-    return Finding(
-        locus=Locus(kind=LocusKind.INPUT_CONDITION, name=check),
-        observable=BYTES,
-        unit="B",
-        incumbent=before,
-        candidate=after,
-        delta=after - before,
-        status="measured",
-        implies=f"{trend} bytes of a step, {before / after:.2f} to 1; whether that is faster is not known",
-        next_test="ask `faster kernel` where a GPU is",
-    )
+    implies = f"{trend} bytes of a step, {before / after:.2f} to 1; whether that is faster is not known"
+    ask = "ask `faster kernel` where a GPU is"
+    return Finding.at(LocusKind.INPUT_CONDITION, check, BYTES, "B", before, after, implies, ask)

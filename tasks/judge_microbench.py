@@ -6,7 +6,7 @@ from tasks.drift import drift
 from tasks.judgement import Criteria, Judgement
 from tasks.noise import Noise
 from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of, percent
-from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
+from tasks.records import Arm, Block, Evidence, Finding, LocusKind, Outcome, Record
 from tasks.service_trust import level
 
 TIME, ALPHA = "time_us", 0.05
@@ -105,16 +105,7 @@ def _finding(evidence: Evidence, workload: str) -> Finding:
     told = ["mean over blocks; the interval of the paired ratio decides"]
     told += [_fits(size, evidence.environment.facts)] if size is not None else []
     told += ["CPU time of one thread, never evidence about a GPU"] if on_cpu else []
-    return Finding(
-        locus=Locus(kind=LocusKind.INPUT_CONDITION, name=workload),
-        observable=TIME,
-        unit="us",
-        incumbent=before,
-        candidate=after,
-        delta=None if before is None or after is None else after - before,
-        status="unknown" if before is None and after is None else "measured",
-        implies="; ".join(told),
-    )
+    return Finding.at(LocusKind.INPUT_CONDITION, workload, TIME, "us", before, after, "; ".join(told))
 
 
 def _fits(size: float, facts: dict[str, str]) -> str:

@@ -3,7 +3,7 @@
 import sys
 
 from tasks.judgement import Criteria, Judgement
-from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
+from tasks.records import Arm, Block, Evidence, Finding, LocusKind, Outcome, Record
 
 ERROR, IEEE = "_rel_error", "_ieee_rel_error"
 FIXED, RATIO = "numerics.fp32_max_rel_error", "numerics.max_ratio_to_ieee_fp32"
@@ -130,14 +130,7 @@ def _finding(evidence: Evidence, miss: Miss) -> Finding:
     if drifts:
         why = f"`{miss.block.part}` itself loses this, whatever kernel computes it"
     ask = "compare each operation with fp64 alone in this regime, to see which one alters the maths"
-    return Finding(
-        locus=Locus(kind=LocusKind.INPUT_CONDITION, name=miss.block.workload),
-        observable=miss.block.observable,
-        unit="1",
-        incumbent=before,
-        candidate=after,
-        delta=None if before is None or after is None else after - before,
-        status="unknown" if after is None and before is None else "measured",
-        implies=f"above the limit of {miss.limit:.2g}: {why}" if wrong else f"within the limit of {miss.limit:.2g}",
-        next_test=("keep more bits, or write back less often" if drifts else ask) if wrong else None,
-    )
+    implies = f"above the limit of {miss.limit:.2g}: {why}" if wrong else f"within the limit of {miss.limit:.2g}"
+    next_test = ("keep more bits, or write back less often" if drifts else ask) if wrong else None
+    place, observable = miss.block.workload, miss.block.observable
+    return Finding.at(LocusKind.INPUT_CONDITION, place, observable, "1", before, after, implies, next_test)

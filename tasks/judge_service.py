@@ -7,7 +7,7 @@ from tasks.judge_answers import answers_finding, judge_answers, not_read
 from tasks.judgement import Criteria, Judgement
 from tasks.noise import Noise
 from tasks.paired import Comparison, against_gain, against_veto, compare, mean_of
-from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind, Outcome, Record
+from tasks.records import Arm, Block, Evidence, Finding, LocusKind, Outcome, Record
 from tasks.service_trust import distrust, edited, lost_requests, service_finding
 
 DRIFT, FLOOR = "logprob_drift", "logprob_floor"
@@ -124,17 +124,10 @@ def _quality(evidence: Evidence, criteria: Criteria) -> Judgement | None:
     if worst.value is not None and worst.value <= limit:
         return None
     shown = "not finite" if worst.value is None else f"{worst.value:.3g} nats"
-    finding = Finding(
-        locus=Locus(kind=LocusKind.INPUT_CONDITION, name=worst.workload),
-        observable=DRIFT,
-        unit="nats",
-        incumbent=max(floors),
-        candidate=worst.value,
-        delta=None if worst.value is None else worst.value - max(floors),
-        status="measured",
-        implies="the edit changes what the model says, so its speed is not judged",
-        next_test="dump both arms' layers on this prompt and find the first that differs",
-    )
+    implies = "the edit changes what the model says, so its speed is not judged"
+    ask = "dump both arms' layers on this prompt and find the first that differs"
+    floor, place = max(floors), worst.workload
+    finding = Finding.at(LocusKind.INPUT_CONDITION, place, DRIFT, "nats", floor, worst.value, implies, ask)
     reason = f"service: log-probabilities drift by {shown} at {worst.workload} (limit {limit:.3g}) [V5, V19]"
     return Judgement.rejected(reason, criteria.cite(key), (finding,))
 

@@ -3,7 +3,7 @@
 from statistics import geometric_mean
 
 from tasks.judgement import Criteria, Judgement
-from tasks.records import Arm, Evidence, Finding, Locus, LocusKind, Outcome
+from tasks.records import Arm, Evidence, Finding, LocusKind, Outcome
 from tasks.static_table import WORK, Table, tables
 
 ENGINE_TRITON, NO_TRITON = "engine_triton", "absent"  # a fact of the environment, and what it is without one
@@ -53,11 +53,7 @@ def _engine_compiles_it(evidence: Evidence) -> Finding | None:
     else:
         implies = f"read as Triton `{ours}` compiles it; the engine environment here has no Triton to compare with"
         ask = "run where the engine has a GPU build, before the kernel is put into service"
-    locus = Locus(kind=LocusKind.CODE_PATH, name="triton of the engine")
-    return Finding(
-        locus=locus, observable="triton_version", unit="1", incumbent=None, candidate=None, delta=None, status="unknown",
-        implies=implies, next_test=ask,
-    )  # fmt: skip
+    return Finding.at(LocusKind.CODE_PATH, "triton of the engine", "triton_version", "1", None, None, implies, ask)
 
 
 def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
@@ -66,7 +62,9 @@ def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
         for workload in table.workloads:
             for kernel, value in table.parts(Arm.CANDIDATE, observable, workload).items():
                 if value > criteria.limit(key):
-                    finding = _finding(LocusKind.KERNEL, kernel, observable, table.units[observable], None, value, what)
+                    finding = Finding.at(
+                        LocusKind.KERNEL, kernel, observable, table.units[observable], None, value, what
+                    )
                     reason = f"kernel `{kernel}` {what}: {value:g} {table.units[observable]} at {workload}{where}"
                     return Judgement.rejected(reason, criteria.cite(key), (finding,))
     key = "static.max_wide_share_loss_pct"
@@ -75,7 +73,7 @@ def _hard_gates(table: Table, criteria: Criteria) -> Judgement | None:
         after = table.value(Arm.CANDIDATE, "wide_share", workload)
         if before is not None and after is not None and 100 * (before - after) > criteria.limit(key):
             lost = "16-byte loads and stores became narrower"
-            finding = _finding(LocusKind.CODE_CHANGE, workload, "wide_share", "1", before, after, lost)
+            finding = Finding.at(LocusKind.CODE_CHANGE, workload, "wide_share", "1", before, after, lost)
             reason = (
                 f"vector width lost at {workload}{where}: {100 * before:.1f} % of bytes by 16-byte accesses became "
             )
@@ -109,24 +107,6 @@ def _effect(table: Table, criteria: Criteria, findings: tuple[Finding, ...]) -> 
     )
 
 
-def _finding(
-    kind: LocusKind, name: str, observable: str, unit: str, before: float | None, after: float | None, implies: str,
-    next_test: str | None = None,
-) -> Finding:  # fmt: skip
-    delta = None if before is None or after is None else after - before
-    return Finding(
-        locus=Locus(kind=kind, name=name),
-        observable=observable,
-        unit=unit,
-        incumbent=before,
-        candidate=after,
-        delta=delta,
-        status="measured",
-        implies=implies,
-        next_test=next_test,
-    )
-
-
 def _work_findings(table: Table) -> list[Finding]:
     workload = table.largest
     kernel = max(table.parts(Arm.INCUMBENT, WORK, workload).items(), key=lambda item: item[1], default=("kernel", 0))[0]
@@ -140,7 +120,7 @@ def _work_findings(table: Table) -> list[Finding]:
         implies = f"{trend} {what} in all programs at {workload}; whether that is faster is not known"
         ask = "ask `faster kernel` where a GPU is"
         found.append(
-            _finding(LocusKind.KERNEL, kernel, observable, table.units[observable], before, after, implies, ask)
+            Finding.at(LocusKind.KERNEL, kernel, observable, table.units[observable], before, after, implies, ask)
         )
     return found
 
@@ -151,4 +131,4 @@ def _elsewhere(table: Table, workload: str) -> list[Finding]:
     if before is None or after is None:
         return []
     implies = f"a count of {table.arch} at {workload}, which is not comparable with another architecture's; it decides nothing"
-    return [_finding(LocusKind.CODE_CHANGE, str(table.arch), WORK, table.units[WORK], before, after, implies)]
+    return [Finding.at(LocusKind.CODE_CHANGE, str(table.arch), WORK, table.units[WORK], before, after, implies)]

@@ -2,7 +2,7 @@
 
 import math
 
-from tasks.records import Finding, Interval, Locus, LocusKind, Prediction, ServiceGain
+from tasks.records import Finding, Interval, LocusKind, Prediction, ServiceGain
 
 NEAR = 2.0  # a size within this factor of the prediction counts as hit where there is no interval
 
@@ -71,14 +71,4 @@ def reconcile(prediction: Prediction, intervals: tuple[Interval, ...], judged: t
 
 def _finding(name: str, observable: str, said: float, seen: float, implies: str, ask: str | None) -> Finding:
     """`incumbent` is the predicted change and `candidate` the measured one, in percent."""
-    return Finding(
-        locus=Locus(kind=LocusKind.CODE_CHANGE, name=name),
-        observable=observable,
-        unit="%",
-        incumbent=said,
-        candidate=seen,
-        delta=seen - said,
-        status="inferred",
-        implies=implies,
-        next_test=ask,
-    )
+    return Finding.at(LocusKind.CODE_CHANGE, name, observable, "%", said, seen, implies, ask, status="inferred")

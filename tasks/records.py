@@ -44,6 +44,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+Status = Literal["measured", "inferred", "unknown"]
+
+
 class LocusKind(StrEnum):
     ENGINE_ARGUMENT = "engine_argument"
     CODE_CHANGE = "code_change"
@@ -66,9 +69,27 @@ class Finding(Record):
     incumbent: float | None
     candidate: float | None
     delta: float | None
-    status: Literal["measured", "inferred", "unknown"]
+    status: Status
     implies: Text
     next_test: str | None = None
+
+    @classmethod
+    def at(
+        cls, kind: LocusKind, name: str, observable: str, unit: str, incumbent: float | None, candidate: float | None,
+        implies: str, next_test: str | None = None, *, status: Status | None = None,
+    ) -> Self:  # fmt: skip
+        """At one locus, with the delta of the arms; without a `status`, measured if there is a value, else unknown."""
+        return cls(
+            locus=Locus(kind=kind, name=name),
+            observable=observable,
+            unit=unit,
+            incumbent=incumbent,
+            candidate=candidate,
+            delta=None if incumbent is None or candidate is None else candidate - incumbent,
+            status=status or ("unknown" if incumbent is None and candidate is None else "measured"),
+            implies=implies,
+            next_test=next_test,
+        )
 
     @model_validator(mode="after")
     def _delta_is_the_difference(self) -> Self:

@@ -11,7 +11,7 @@ from serving.observables import OBSERVABLES
 from tasks.drift import drift
 from tasks.judgement import Criteria, Judgement
 from tasks.paired import mean_of, percent
-from tasks.records import Arm, Block, Evidence, Finding, Locus, LocusKind
+from tasks.records import Arm, Block, Evidence, Finding, LocusKind
 
 LOST = {"failed_pct": "failed", "cancelled_pct": "were cancelled"}
 LAGS = ("send_lag_p95_ms", "loop_lag_p95_ms")
@@ -110,13 +110,5 @@ def edited(evidence: Evidence) -> str:
 
 def service_finding(evidence: Evidence, observable: str, kind: LocusKind, name: str, implies: str) -> Finding:
     before, after = (mean_of(evidence.blocks, observable, arm) for arm in (Arm.INCUMBENT, Arm.CANDIDATE))
-    return Finding(
-        locus=Locus(kind=kind, name=name),
-        observable=observable,
-        unit=OBSERVABLES[observable].unit,
-        incumbent=before,
-        candidate=after,
-        delta=None if before is None or after is None else after - before,
-        status="unknown" if before is None or after is None else "measured",
-        implies=implies,
-    )
+    unit, both = OBSERVABLES[observable].unit, None not in (before, after)
+    return Finding.at(kind, name, observable, unit, before, after, implies, status="measured" if both else "unknown")

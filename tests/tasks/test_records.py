@@ -17,6 +17,7 @@ from tasks.records import (
     Evidence,
     Finding,
     Hypothesis,
+    LocusKind,
     Outcome,
     Prediction,
     RoleEdit,
@@ -146,3 +147,23 @@ def test_evidence_that_says_not_run_needs_no_blocks() -> None:
 def test_an_edit_that_no_process_can_be_given_is_no_record(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         RoleEdit.model_validate(fields)
+
+
+@pytest.mark.parametrize(
+    ("incumbent", "candidate", "delta", "status"),
+    [
+        (3.0, 5.0, 2.0, "measured"),
+        (None, 5.0, None, "measured"),
+        (3.0, None, None, "measured"),
+        (None, None, None, "unknown"),
+    ],
+)
+def test_a_finding_at_a_locus_has_the_difference_of_the_arms_and_is_unknown_without_any_value(
+    incumbent, candidate, delta, status
+):
+    found = Finding.at(LocusKind.KERNEL, "kda_decode", "median_us", "us", incumbent, candidate, "slower", "ask again")
+    assert (found.locus.name, found.delta, found.status, found.next_test) == ("kda_decode", delta, status, "ask again")
+
+
+def test_a_finding_that_is_inferred_says_so_whatever_its_values():
+    assert Finding.at(LocusKind.KERNEL, "k", "x", "1", 1.0, 2.0, "y", status="inferred").status == "inferred"
