@@ -12,11 +12,13 @@ import argparse
 import json
 import os
 import random
+import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
+from flows.local import show_progress
 from serving.beside import beside
 from serving.home import REPOSITORY
 from serving.launch import Server, running_together
@@ -75,6 +77,7 @@ def decide_once(
     for pair in range(scenario.traffic.pairs):
         for place, arm in enumerate(rng.sample(list(Arm), k=2)):
             blocks += send_block(scenario, servers[arm], arm, first + pair, 2 * pair + place, run)
+        print(f"pair {pair + 1} of {scenario.traffic.pairs}", file=sys.stderr)
         found = effect(tuple(blocks), criteria, noise)
         if found.outcome is Outcome.PASSED:
             return "better", blocks
@@ -90,6 +93,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path)
     parser.add_argument("--json", type=Path)
     chosen, started = parser.parse_args(), time.monotonic()
+    show_progress()
     criteria = asked(chosen.scenario)
     scenario, rng = criteria.values, random.Random(0)
     stack = stack_for(scenario)

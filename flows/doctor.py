@@ -1,6 +1,5 @@
 """What this machine can run. Each rung is listed with what it needs; what is missing comes with a hint."""
 
-import ctypes.util
 import os
 import shutil
 from collections.abc import Callable
@@ -65,7 +64,7 @@ def look() -> list[Need]:
         _attempt("sandbox", _sandbox, "allow unprivileged user namespaces; candidates never run without a sandbox"),
         _tool("C++ compiler", ("c++", "g++", "clang++"), "apt-get install g++"),
         _attempt("engine environment", _engine, "make engine"),
-        _library("libibverbs", "ibverbs", "apt-get install libibverbs1"),
+        _ibverbs(),
         _gpu(),
         _attempt("ledger", _ledger, "set INFRA_AGENT_LEDGER to a URL you can write"),
         Need("overlap rung", "not built yet", "questions about overlap end INCONCLUSIVE for now"),
@@ -85,9 +84,10 @@ def _tool(name: str, commands: tuple[str, ...], hint: str) -> Need:
     return Need(name, found or "not on PATH", "" if found else hint)
 
 
-def _library(name: str, soname: str, hint: str) -> Need:
-    found = ctypes.util.find_library(soname)
-    return Need(name, found or "not installed", "" if found else hint)
+def _ibverbs() -> Need:
+    from serving.libraries import IBVERBS, INSTALL, loads
+
+    return Need("libibverbs", IBVERBS, "") if loads(IBVERBS) else Need("libibverbs", "not installed", INSTALL)
 
 
 def _attempt(name: str, look_at: Callable[[], str], hint: str) -> Need:

@@ -7,13 +7,11 @@ from urllib.parse import urlsplit
 
 from serving.derive import arguments_of
 from serving.faults import Fault, error, warning
-from serving.ports import hold_port
+from serving.ports import EVERYWHERE, LOOPBACK, hold_port
 from serving.roles import LAST_PORT, Role, RoleSpec
 from serving.setting import Setting
 from serving.stack import StackSpec
 
-LOOPBACK = ("127.0.0.1", "::1")
-EVERYWHERE = ("0.0.0.0", "::")
 # With attention groups SGLang takes the seven ports from this far above its own (srt/server_args.py, PortArgs).
 GROUPS_FROM, GROUPS_PORTS = 233, 7
 # Options of SGLang that are a port on which it listens; all that name one another way are refused (stack_rules.py).
@@ -62,7 +60,8 @@ def address_faults(spec: StackSpec) -> Iterator[Fault]:
 
 
 def check_ports_free(spec: StackSpec) -> None:
-    """Raises Broken, naming port and role, when somebody else has a port that the stack will listen on.
+    """Raises Broken, naming port and role, when somebody else has a port that the stack will listen on, or where this
+    machine does not have its address.
 
     To be asked before the first process starts: those of the last role are bound a minute later.
     """
@@ -71,7 +70,7 @@ def check_ports_free(spec: StackSpec) -> None:
             if listener.field.endswith(".mooncake_ports"):
                 continue  # it takes what is free in its range
             for port in range(listener.low, listener.high + 1):
-                hold_port(port, role).close()
+                hold_port(port, role, listener.host).close()
 
 
 def listeners_of(spec: StackSpec, role: Role) -> list[Listener]:

@@ -15,9 +15,19 @@ from typing import Any, TypeVar
 from serving.addresses import check_ports_free
 from serving.checkpoint import Checkpoint, checkpoint
 from serving.launch import Server, begin, part_of, with_variables
+from serving.libraries import check_libraries
 from serving.overlay import Overlay
 from serving.process import EngineProcess, stop
-from serving.readiness import EngineEnded, ended_within, generates, is_healthy, wait_while, while_running, why_it_ended
+from serving.readiness import (
+    EngineEnded,
+    ended_within,
+    generates,
+    is_healthy,
+    named_at_once,
+    wait_while,
+    while_running,
+    why_it_ended,
+)
 from serving.remains import Note, reap
 from serving.replicas import Replica, api_key, entry_of, reached_at, replicas_of
 from serving.signals import signals_held_back, terminated_as_exception
@@ -60,7 +70,7 @@ def deployed(spec: StackSpec, run_dir: Path) -> Iterator[Deployment]:
     Raises EngineEnded (a Broken) for a process that ends, before or inside the block, and Broken for a taken port or a
     timeout; BadInput for a checkpoint that is not there or a key that is not set.
     """
-    with terminated_as_exception(), ExitStack() as teardown:
+    with terminated_as_exception(), ExitStack() as teardown, named_at_once():
         reap()
         made = bring_up(spec, run_dir, teardown)
         try:
@@ -83,7 +93,7 @@ def deployed_together(
     """
     laid = overlays or {}
     watching = next(iter(laid.values()), NOTHING)
-    with terminated_as_exception(), ExitStack() as teardown:
+    with terminated_as_exception(), ExitStack() as teardown, named_at_once():
         reap()
         for spec in specs.values():
             check_ports_free(spec)
@@ -96,7 +106,7 @@ def deployed_together(
             try:
                 made[name] = server_of(name, bring_up(spec, run_dir / name, teardown, variables=variables), witness)
             except EngineEnded as ended:
-                raise EngineEnded(ended.message, ended.hint, name, ended.refused) from ended
+                raise ended.of(name) from ended
         yield made
 
 
@@ -130,6 +140,7 @@ def bring_up(
     `file`: where it is written down, by default in a file of this process. `variables`: for all engine processes.
     """
     check_ports_free(spec)
+    check_libraries(spec)
     model = checkpoint(spec.model)
     replicas = {
         replica.name: replica if replica.role == "router" else with_variables(replica, variables or {})

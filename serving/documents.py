@@ -17,6 +17,8 @@ Model = TypeVar("Model", bound=BaseModel)
 AT_FIELD = "at_field"
 MAX_BYTES = 1_000_000
 MAX_PARTS = 100_000
+# What is wrong with the form of the text; anything else is a value that it may not have.
+_OF_ITS_FORM = (yaml.scanner.ScannerError, yaml.parser.ParserError)
 # Control characters move a terminal about, and half a surrogate pair can be printed nowhere.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
@@ -92,10 +94,12 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as fault:
         where = getattr(fault, "problem_mark", None)
         line = f" at line {where.line + 1}" if where else ""
-        what = getattr(fault, "problem", None)
-        raise BadInput(
-            f"`{path}` is not valid YAML{line}{f': {what}' if what else ''}", "check indentation and quotes"
-        ) from fault
+        too_deep = isinstance(fault, RecursionError)
+        what = getattr(fault, "problem", None) or ("it is nested too deeply" if too_deep else str(fault)[:100])
+        hint = (
+            "check indentation and quotes" if isinstance(fault, _OF_ITS_FORM) else "write it with plain, short values"
+        )
+        raise BadInput(f"`{path}` is not valid YAML{line}: {what}", hint) from fault
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
         raise BadInput(f"`{path}` does not hold a YAML mapping", "start with `key: value` lines")
     return document

@@ -28,6 +28,7 @@ OWN_VARIABLES = {
     MEETING: "a file in the folder of the arm",
     "MC_MIN_RPC_PORT": "ports of the arm",
     "MC_MAX_RPC_PORT": "ports of the arm",
+    "TMPDIR": "a folder that goes with the process",
     "PWD": "the folder that the process starts in, where the engine's Python is a script of a shell",
     "OLDPWD": "the folder that the process starts in, where the engine's Python is a script of a shell",
 }

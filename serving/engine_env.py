@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,9 +106,11 @@ def process_environment(
 
     What a stack has `stated` goes over our environment; what the launcher has `decided` goes over everything.
     """
+    # What is compiled outlives the engine's own folder for temporary files; this is where torch has it by default.
+    kept = {"TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"}
     passed = {k: v for k, v in os.environ.items() if k in PASSED_ON or k.startswith(PASSED_ON_PREFIXES)}
     fixed = {**LOOPBACK_AND_OFFLINE, **(WITHOUT_GPU if device == "cpu" else {}), **(decided or {})}
-    return {**passed, **(stated or {}), **fixed}
+    return {**kept, **passed, **(stated or {}), **fixed}
 
 
 def run_script(name: str, *arguments: str, cwd: Path, timeout_s: float = 180) -> None:

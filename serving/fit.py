@@ -57,7 +57,7 @@ def memory_text(role: Role, setting: Setting, resources: Resources) -> str:
     if needed is None:
         return f"memory of `{role}`: not known: {_why_unknown(setting)}"
     limit = (
-        f"may take {size_text(room)}"
+        f"may take {size_text(max(0.0, room))}"
         if room is not None
         else f"its limit is not known: `{_limit(setting)}` is not stated"
     )
@@ -95,7 +95,9 @@ def _memory(role: Role, setting: Setting, resources: Resources) -> Iterator[Faul
             yield warning(f"roles.{role}.resources.gpu_memory_gb", message, "state the memory of one GPU")
         return
     if needed.total > room:
-        message = f"a rank needs {size_text(needed.total)} and may take {size_text(room)}: {needed}"
+        limit = resources.memory_gb if setting.on_cpu else resources.gpu_memory_gb
+        may = f"may take {size_text(max(0.0, room))} of the {limit:g} GB of `{_limit(setting)}`"
+        message = f"a rank needs {size_text(needed.total)} and {may}: {needed}"
         yield error(_largest(role, setting, needed, room), message, "more ranks, or smaller pools or weights")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from serving.checkpoint import Checkpoint, checkpoint
 from serving.overlay import Overlay
 from serving.process import EngineProcess, start, stop
-from serving.readiness import EngineEnded, wait_until_ready, why_it_ended
+from serving.readiness import EngineEnded, named_at_once, wait_until_ready, why_it_ended
 from serving.remains import Note, reap
 from serving.replicas import Replica, replicas_of
 from serving.roles import Role
@@ -59,7 +59,7 @@ class Server:
         if gone is None:
             return None
         told = why_it_ended(gone)
-        return EngineEnded(told.message, told.hint, self.name, told.refused)
+        return told.of(self.name) if self.parts[1:] else told
 
 
 def check_answering(servers: Iterable[Server]) -> None:
@@ -92,7 +92,7 @@ def running_together(
     Raises Broken for a taken port, a stranger on it and a timeout, EngineEnded (a Broken) for a server that ends early.
     That one waits until every other server is ready or has ended too, and names the first of `specs` that ended.
     """
-    with terminated_as_exception(), ExitStack() as teardown:
+    with terminated_as_exception(), ExitStack() as teardown, named_at_once():
         reap()
         found = {name: checkpoint(spec.model) for name, spec in specs.items()}
         replicas = {name: _server(name, spec, found[name], run_dir) for name, spec in specs.items()}
@@ -137,7 +137,9 @@ def with_variables(replica: Replica, variables: Mapping[str, str]) -> Replica:
 
 def begin(replica: Replica, run_dir: Path) -> EngineProcess:
     """Starts the replica. Raises Broken when one of its ports is taken."""
-    process = start(replica.name, replica.command, replica.environment, replica.port, run_dir, replica.other_ports)
+    process = start(
+        replica.name, replica.command, replica.environment, replica.port, run_dir, replica.other_ports, replica.host
+    )
     log.info("%s: starting on port %d, log in %s", replica.name, replica.port, process.log_file)
     return process
 

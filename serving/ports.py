@@ -1,5 +1,6 @@
-"""Ports on 127.0.0.1: held by one run at a time from before its server binds, and known by who listens there."""
+"""Ports of this machine: held by one run at a time from before its server binds, and known by who listens there."""
 
+import errno
 import socket
 import struct
 
@@ -7,22 +8,33 @@ import psutil
 
 from serving.errors import Broken
 
-ANSWERS_LOOPBACK = ("127.0.0.1", "0.0.0.0", "::", "::1", "::ffff:127.0.0.1")
+LOOPBACK = ("127.0.0.1", "::1")
+EVERYWHERE = ("0.0.0.0", "::")
 
 
-def port_is_free(port: int) -> bool:
-    """Whether 127.0.0.1 lets us listen there. A port in TIME_WAIT counts as free, as it does for the server."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+# What an address says that is not one of this machine.
+NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-def hold_port(port: int, name: str) -> socket.socket:
-    """A lock on the port until it is closed or this process ends. Raises Broken when it is held or taken.
+def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether nobody listens there. A port in TIME_WAIT counts as free, as it does for the server, and any elsewhere."""
+    return (fault := _cannot_bind(port, host)) is None or fault.errno in NOT_HERE
+
+
+def _cannot_bind(port: int, host: str) -> OSError | None:
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as fault:
+        return fault
+    return None
+
+
+def hold_port(port: int, name: str, host: str = "127.0.0.1") -> socket.socket:
+    """A lock on the port until it is closed or this process ends.
+
+    Raises Broken when it is held or taken, or this machine does not have the address `host`.
 
     SGLang binds its port half a minute after it starts, so that a free port says nothing about the runs of others. The
     lock is an abstract socket: it lives in the same network namespace as the port, and no crash leaves it behind.
@@ -37,24 +49,32 @@ def hold_port(port: int, name: str) -> socket.socket:
             f"port `{port}` is held by another run of infra-agent (process {_holder(port)}), so `{name}` cannot start",
             "wait until that run has ended, or give the stack another port",
         ) from error
-    if not port_is_free(port):
-        lock.close()
+    fault = _cannot_bind(port, host)
+    if fault is None:
+        return lock
+    lock.close()
+    if fault.errno in NOT_HERE:
         raise Broken(
-            f"port `{port}` on 127.0.0.1 is taken, so `{name}` cannot start",
-            f"see who has it with `ss -ltnp 'sport = :{port}'`, or give the stack another port",
+            f"this machine has no address `{host}`, so `{name}` cannot listen there",
+            "`ip addr` lists those that it has; a role that runs elsewhere is stated by its `url`",
         )
-    return lock
+    raise Broken(
+        f"port `{port}` on {host} is taken, so `{name}` cannot start",
+        f"see who has it with `ss -ltnp 'sport = :{port}'`, or give the stack another port",
+    )
 
 
-def listeners(port: int) -> set[int | None]:
-    """Processes that listen where 127.0.0.1 is answered; None is one that we may not look at."""
+def listeners(port: int, host: str = "127.0.0.1") -> set[int | None]:
+    """Processes that listen where `host` is answered; None is one that we may not look at."""
+    here = host in (*LOOPBACK, *EVERYWHERE)
+    answering = (*EVERYWHERE, *(LOOPBACK if here else (host,)), f"::ffff:{'127.0.0.1' if here else host}")
     return {
         connection.pid
         for connection in psutil.net_connections("tcp")
         if connection.status == psutil.CONN_LISTEN
         and connection.laddr
         and connection.laddr.port == port
-        and connection.laddr.ip in ANSWERS_LOOPBACK
+        and connection.laddr.ip in answering
     }
 
 

@@ -22,6 +22,7 @@ from serving.errors import Broken
 from serving.ports import hold_port, listeners, port_is_free
 from serving.recorded_process import RecordedProcess
 from serving.supervisor import RELEASED
+from serving.temporary import new_folder, remove
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,8 @@ LOOKS = 4
 class EngineProcess:
     """`leader` is the supervisor of the engine, `locks` hold its ports, `there_before` are files in shared memory.
 
-    It is asked things on the first of `ports`. `seen`, `shared`: every descendant, and every file in shared memory that
-    one of them holds, observed so far.
+    It is asked things on the first of `ports` of `host`, and `temporary` goes with it. `seen`, `shared`: every descendant,
+    and every file in shared memory that one of them holds, observed so far.
     """
 
     name: str
@@ -46,6 +47,8 @@ class EngineProcess:
     log_file: Path
     locks: tuple[socket.socket, ...]
     there_before: frozenset[Path]
+    temporary: Path
+    host: str = "127.0.0.1"
     seen: set[psutil.Process] = field(default_factory=set)
     shared: set[Path] = field(default_factory=set)
 
@@ -74,7 +77,7 @@ class EngineProcess:
         """
         for _ in range(LOOKS):
             self.alive()
-            found = listeners(self.port)
+            found = listeners(self.port, self.host)
             ours = {process.pid for process in self.seen | set(self.alive())}
             strangers = found - ours
             if not strangers:
@@ -127,6 +130,7 @@ def start(
     port: int,
     run_dir: Path,
     other_ports: Sequence[int] = (),
+    host: str = "127.0.0.1",
 ) -> EngineProcess:
     """Starts `command` with `run_dir/name` as its folder and `run_dir/name.log` as its output.
 
@@ -134,30 +138,32 @@ def start(
     """
     ports = (port, *other_ports)
     folder, log_file = run_dir / name, run_dir / f"{name}.log"
-    starter = [sys.executable, "-I", "-m", "serving.supervisor", str(os.getpid())]
     there_before = shared_memory_files()
     with ExitStack() as undo:
-        locks = tuple(undo.enter_context(closing(hold_port(number, name))) for number in ports)
+        locks = tuple(undo.enter_context(closing(hold_port(number, name, host))) for number in ports)
         folder.mkdir(parents=True, exist_ok=True)
+        temporary = new_folder(environment)
+        undo.callback(remove, temporary)
+        starter = [sys.executable, "-I", "-m", "serving.supervisor", str(os.getpid()), str(temporary)]
         with log_file.open("wb") as output:
             leader = subprocess.Popen(
                 [*starter, *command],
                 cwd=folder,
-                env=dict(environment),
+                env={**environment, "TMPDIR": str(temporary)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         undo.pop_all()
-    return EngineProcess(name, leader, ports, log_file, locks, there_before)
+    return EngineProcess(name, leader, ports, log_file, locks, there_before, temporary, host)
 
 
 def stop(engines: Sequence[EngineProcess | RecordedProcess], drain_s: float | None = None) -> None:
     """Ends all engines at once: the leaders are asked and may drain for `drain_s`, then everything left is killed.
 
-    Returns when every process is gone and the ports are free; raises Broken naming what stays. An interruption while
-    draining goes on to kill at once, and is raised afterwards.
+    Returns when every process is gone, the ports are free and temporary files removed; raises Broken naming what stays.
+    An interruption while draining goes on to kill at once, and is raised afterwards.
     """
     try:
         for engine in engines:
@@ -173,9 +179,11 @@ def stop(engines: Sequence[EngineProcess | RecordedProcess], drain_s: float | No
             # SGLang leaves its load table behind even after an orderly end.
             for file in {file for engine in engines for file in engine.shared}:
                 file.unlink(missing_ok=True)
+            for engine in engines:
+                remove(engine.temporary)
         for engine in engines:
             engine.let_go()
-    taken = [port for engine in engines for port in engine.ports if not port_is_free(port)]
+    taken = [port for engine in engines for port in engine.ports if not port_is_free(port, engine.host)]
     if left or taken:
         raise Broken(
             f"engines did not end: processes {[process.pid for process in left]}, ports still taken {taken}",

@@ -5,7 +5,8 @@ import logging
 import re
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ import httpx
 
 from serving.errors import Broken
 from serving.process import EngineProcess
+from serving.replicas import entry_of
 from serving.stack import StackSpec
 
 log = logging.getLogger(__name__)
@@ -25,9 +27,14 @@ FIRST_TOKEN_TIMEOUT_S = 30.0
 READ_BYTES = 4 << 20  # of the end of a log: an engine may write without end
 MOST_SHOWN = 500
 
-_EXCEPTION_LINE = re.compile(r"^(?:\[[^\]]*\] )?(?:[\w.]+: error: |[A-Za-z_.]*(?:Error|Exception|Interrupt)\b).*")
+# The last alternative is how uvicorn says that it cannot listen.
+_EXCEPTION_LINE = re.compile(
+    r"^(?:\[[^\]]*\] )?(?:[\w.]+: error: |[A-Za-z_.]*(?:Error|Exception|Interrupt)\b|ERROR: +\[Errno ).*"
+)
 # Lines that blame the machine or somebody else, whatever the arguments were.
-_NOT_ITS_FAULT = re.compile(r"Address already in use|No space left|Too many open files|exit code -(9|15)\b")
+_NOT_ITS_FAULT = re.compile(
+    r"(?i:address already in use)|cannot assign requested address|No space left|Too many open files|exit code -(9|15)\b"
+)
 # A crash has other signals, such as SIGSEGV. SGLang sends itself SIGKILL when a child has failed, and says so first.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ENDS_ITSELF = re.compile(r"Received sigquit from a child process|kill_process_tree called")
@@ -40,6 +47,10 @@ class EngineEnded(Broken):
     def __init__(self, message: str, hint: str, server: str = "", refused: bool = False) -> None:
         super().__init__(message, hint)
         self.server, self.refused = server, refused
+
+    def of(self, stack: str) -> "EngineEnded":
+        """The same of a process that is one of the several of `stack`."""
+        return EngineEnded(f"{stack}: {self.message}", self.hint, stack, self.refused)
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str, bool]]:  # type: ignore[override]
         return type(self), (self.message, self.hint, self.server, self.refused)
@@ -63,7 +74,7 @@ def wait_until_ready(
             process.observe()
             if process.exit_status() is not None:
                 ended[name] = why_it_ended(process)
-            elif process.listener() is not None and generates(f"http://127.0.0.1:{process.port}"):
+            elif process.listener() is not None and generates(entry_of(specs[name])):
                 ready_s[name] = time.monotonic() - begun
                 log.info("%s: ready after %.0f s", name, ready_s[name])
             elif waited_s > specs[name].ready_timeout_s:
@@ -125,18 +136,27 @@ def ended_within(ended: Callable[[], EngineEnded | None], within_s: float) -> En
 
 async def while_running(work: Coroutine[Any, Any, Result], ended: Callable[[], EngineEnded | None]) -> Result:
     """The result of `work`, if nothing has ended until then. Cancels it and raises what `ended` tells as soon as it tells
-    something, and says so at once: what follows is torn down first."""
+    something."""
     task = asyncio.ensure_future(work)
     try:
         while True:
             done, _ = await asyncio.wait({task}, timeout=POLL_S)
             if (told := ended()) is not None:
-                log.error("%s", told.message)
                 raise told from (task.exception() if done else None)
             if done:
                 return task.result()
     finally:
         task.cancel()
+
+
+@contextmanager
+def named_at_once() -> Iterator[None]:
+    """Says who ended before what is torn down then: a teardown takes seconds."""
+    try:
+        yield
+    except EngineEnded as ended:
+        log.error("%s", ended.message)
+        raise
 
 
 def is_healthy(url: str) -> bool:

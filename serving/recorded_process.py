@@ -21,6 +21,8 @@ class RecordedProcess:
     ports: tuple[int, ...]
     there_before: frozenset[Path]
     shared: set[Path]
+    temporary: Path
+    host: str
     seen: set[ProcessId] = field(default_factory=set)
 
     def alive(self) -> list[psutil.Process]:

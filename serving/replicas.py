@@ -10,6 +10,7 @@ from serving.derive import derived_environment, urls_of
 from serving.engine_env import MEETING, SCRIPTS, engine, process_environment
 from serving.errors import BadInput, Broken
 from serving.loopback import loopback_only
+from serving.ports import LOOPBACK
 from serving.roles import Role, RoleSpec
 from serving.stack import StackSpec
 
@@ -18,18 +19,19 @@ SERVER = "sglang.launch_server"
 KEY_VARIABLE = "INFRA_AGENT_ENGINE_KEY"
 # The encoder has no lock of its own: only prefill and decode talk to it.
 LOCKED: tuple[Role, ...] = ("server", "prefill", "decode", "router")
-LOOPBACK = ("127.0.0.1", "::1")
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 @dataclass(frozen=True)
 class Replica:
-    """One process of a role. `other_ports`: bootstrap and metrics, which it binds beside `port`. `url`: how we reach it."""
+    """One process of a role. `other_ports`: bootstrap and metrics, which it binds beside `port`, all on `host`. `url`: how
+    we reach it."""
 
     name: str
     role: Role
     command: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
+    host: str
     port: int
     other_ports: tuple[int, ...]
     url: str
@@ -94,6 +96,7 @@ def _replica(spec: StackSpec, role: Role, number: int, model: Path, run_dir: Pat
         role=role,
         command=(str(_python(part, role)), "-P", *starter, *arguments),
         environment=process_environment(str(part.arguments.get("device")), part.environment, decided),
+        host=part.host,
         port=port,
         other_ports=tuple(other + number for other in others if other is not None),
         url=reached_at(spec, role)[number],

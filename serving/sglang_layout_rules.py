@@ -145,6 +145,8 @@ LAYOUT_RULES: tuple[Rule, ...] = (
     Rule("enable-dsa-cache-layer-split", "rejected",
          lambda s: s.on("enable-dsa-cache-layer-split") and s.model is not None and not (s.sparse and not s.on_cpu),
          "the model has no sparse attention, or is served without it", "take it away", "arg_groups/model_hook.py"),
+    *(Rule(name, "ignored", lambda s, name=name: s.on_cpu and s.on(name),  # type: ignore[misc]
+           "there is no sparse attention on a CPU", "take it away", _DENSE) for name in _DSA_BACKENDS),
     *(Rule(name, "rejected", _is(name, "triton", lambda s: not s.on_cpu), "it is for ROCm only",
            "state tilelang or flashmla_kv on Hopper, trtllm on Blackwell", _OVERRIDES) for name in _DSA_BACKENDS),
     *(Rule(name, "doubtful", _is(name, "trtllm", lambda s: (s.gpu or "").startswith("h")),

@@ -103,6 +103,8 @@ RULES: tuple[Rule, ...] = (
            stated_without("enable-hierarchical-cache", "disaggregation-decode-enable-offload-kvcache", "enable-lmcache"),
            "the hierarchical cache is off", "state `enable-hierarchical-cache`, or take it away",
            "arg_groups/hicache_hook.py") for name in _OF_HICACHE),
+    Rule("hicache-ratio", "ignored", lambda s: s.size("hicache-size") > 0 and s.on("hicache-ratio"),
+         "`hicache-size` decides how large the host tier is", _ONE, "mem_cache/pool_host/base.py"),
     Rule("enable-int8-mamba-checkpoint", "rejected",
          lambda s: s.on("enable-int8-mamba-checkpoint") and s.on("enable-hierarchical-cache"),
          "the host tier does not know INT8 states", _ONE, _MAMBA),

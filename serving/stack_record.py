@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,6 +22,7 @@ from serving.process import EngineProcess
 from serving.recorded_process import RecordedProcess, identities
 from serving.replicas import Replica
 from serving.roles import Role
+from serving.temporary import is_one
 
 log = logging.getLogger(__name__)
 _numbers = itertools.count()
@@ -36,11 +38,20 @@ def _in_shared_memory(file: str) -> str:
     return file
 
 
+def _of_an_engine(folder: str) -> str:
+    if not is_one(Path(folder)):
+        raise ValueError("is no folder of an engine, and what is noted is removed with its stack")
+    return folder
+
+
 SharedFile = Annotated[str, AfterValidator(_in_shared_memory)]
+TemporaryFolder = Annotated[str, AfterValidator(_of_an_engine)]
 
 
 class ReplicaRecord(_Record):
-    """`leader`: the supervisor; `processes`: all that were seen; `shared`, `there_before`: files in shared memory."""
+    """`leader`: the supervisor; `processes`: all that were seen; `shared`, `there_before`: files in shared memory;
+    `temporary`: the folder for its temporary files.
+    """
 
     name: str
     role: Role
@@ -51,10 +62,13 @@ class ReplicaRecord(_Record):
     processes: tuple[ProcessId, ...]
     shared: tuple[SharedFile, ...]
     there_before: tuple[str, ...]
+    temporary: TemporaryFolder
 
     def process(self) -> RecordedProcess:
         before, shared = (tuple(map(Path, files)) for files in (self.there_before, self.shared))
-        return RecordedProcess(self.name, self.leader, self.processes, self.ports, frozenset(before), set(shared))
+        host = urlsplit(self.url).hostname or "127.0.0.1"
+        known = (self.leader, self.processes, self.ports, frozenset(before), set(shared), Path(self.temporary), host)
+        return RecordedProcess(self.name, *known)
 
 
 class StackRecord(_Record):
@@ -107,6 +121,7 @@ def replica_records(replicas: Mapping[str, Replica], started: Mapping[str, Engin
                     processes=identities(process.alive()),
                     shared=tuple(sorted(map(str, process.shared))),
                     there_before=tuple(sorted(map(str, process.there_before))),
+                    temporary=str(process.temporary),
                 )
             )
     return tuple(found)

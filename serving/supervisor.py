@@ -1,6 +1,6 @@
 """The parent of an engine: starts it, and ends it without leaving anything when the owner is gone, however that died.
 
-    python -I -m serving.supervisor OWNER_PID PYTHON [arguments]
+    python -I -m serving.supervisor OWNER_PID TEMPORARY PYTHON [arguments]
 
 A process of its own, because nobody else is left after a SIGKILL of the owner. It leads the session; SIGTERM is handed
 on to the engine, and it ends as the engine ends, after whatever that has left, in a session of its own or not. If it
@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from serving.descendants import end_at_once, members, runs, shared_memory_files
+from serving.temporary import remove
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.05
@@ -29,7 +30,7 @@ RELEASED = signal.SIGUSR2
 WAITED_FOR = {OWNER_IS_GONE, RELEASED, signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
 
 
-def main(owner: int, command: list[str]) -> None:
+def main(owner: int, temporary: Path, command: list[str]) -> None:
     there_before = shared_memory_files()
     signal.pthread_sigmask(signal.SIG_BLOCK, WAITED_FOR)
     _tie_to_parent(owner, OWNER_IS_GONE)
@@ -46,18 +47,18 @@ def main(owner: int, command: list[str]) -> None:
         arrived = None if found is None else found.si_signo
         if arrived is None:
             if os.fstat(sys.stdout.fileno()).st_size > LOG_BYTES:
-                _clear_away(there_before)
+                _clear_away(there_before, temporary)
                 sys.exit(f"\nserving.supervisor: error: ended, because its log is longer than {LOG_BYTES / 1e9:g} GB")
         elif arrived == RELEASED:
             released = True
         elif arrived == OWNER_IS_GONE:
             if not released:
-                _clear_away(there_before)
+                _clear_away(there_before, temporary)
                 sys.exit("the owner is gone")
         elif arrived == signal.SIGCHLD:
             status = _reaped(engine)
             if status is not None:
-                _clear_away(there_before)
+                _clear_away(there_before, temporary)
                 _end_like(os.waitstatus_to_exitcode(status))
         else:
             os.kill(engine, signal.SIGTERM)
@@ -91,7 +92,7 @@ def _reaped(engine: int) -> int | None:
             found = status
 
 
-def _clear_away(there_before: frozenset[Path]) -> None:
+def _clear_away(there_before: frozenset[Path], temporary: Path) -> None:
     found = members(os.getpid())
 
     def others() -> list[psutil.Process]:
@@ -103,6 +104,7 @@ def _clear_away(there_before: frozenset[Path]) -> None:
         time.sleep(POLL_S)
     for file in shared - there_before:
         file.unlink(missing_ok=True)
+    remove(temporary)
 
 
 def _end_like(status: int) -> None:
@@ -117,4 +119,4 @@ def _end_like(status: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -148,7 +148,7 @@ def _not_run(experiment: Experiment) -> dict[str, str]:
     for step in experiment.plan.steps:
         evidence = experiment.of(step.rung)
         if evidence is None:
-            missing[step.rung] = "the experiment ended before it"
+            missing[step.rung] = "the experiment ended before it was done"
         elif evidence.not_run is not None:
             missing[step.rung] = evidence.not_run
     timed = (Rung.MICROBENCH, Rung.SERVICE)

@@ -20,9 +20,9 @@ from serving.engagement import resolved_by
 from serving.errors import Broken
 from serving.home import home
 from serving.launch import Server, check_answering, running_together
-from serving.readiness import EngineEnded
+from serving.readiness import EngineEnded, ended_within
 from serving.scenario import Scenario
-from serving.traffic import send
+from serving.traffic import LATE_S, send
 from serving.validate import check_stack
 from serving.witness import check_weights
 from tasks.noise import Noise
@@ -155,7 +155,7 @@ def _compare(
         check_answering(servers.values())
     except Broken as broken:
         # Who ended is the cause of it; the incumbent first, since that is never the candidate's fault.
-        ended = servers[Arm.INCUMBENT].ended() or servers[Arm.CANDIDATE].ended()
+        ended = ended_within(lambda: servers[Arm.INCUMBENT].ended() or servers[Arm.CANDIDATE].ended(), LATE_S)
         if ended is None:
             check_breakers(servers.values())  # a bare status 503 does not say who is shut out
             raise

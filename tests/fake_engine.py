@@ -208,6 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in ("--port", "--disaggregation-bootstrap-port", "--prometheus-port"):
         parser.add_argument(name, type=int)
+    parser.add_argument("--host", default="127.0.0.1")
     for name in ("--prefill", "--decode"):
         parser.add_argument(name, nargs="+", action="append", default=[])
     asked, _ = parser.parse_known_args(sys.argv[1:])
@@ -223,10 +224,13 @@ def main() -> None:
     state = int(os.environ.get("SGLANG_FAKE_BREAKERS", "0"))
     engine.breakers = {worker[0]: state for worker in (*asked.prefill, *asked.decode)}
 
+    # On loopback it tries for more, as parts of SGLang do.
+    where = "0.0.0.0" if asked.host == "127.0.0.1" else asked.host
+
     async def serve() -> None:
         for port in (asked.disaggregation_bootstrap_port, asked.prometheus_port, asked.port):
             if port is not None and "SGLANG_FAKE_DEAF" not in os.environ:
-                await asyncio.start_server(engine.answer, "0.0.0.0", port)
+                await asyncio.start_server(engine.answer, where, port)
         await asyncio.Event().wait()
 
     try:

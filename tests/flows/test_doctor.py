@@ -3,7 +3,7 @@
 import pytest
 
 from flows import doctor
-from serving import engine_env
+from serving import engine_env, libraries
 from serving.errors import Broken
 from tasks import toolchain
 
@@ -24,6 +24,14 @@ def test_the_triton_of_the_engine_is_told_beside_ours(
     need = doctor._attempt("triton", doctor._triton, "make setup")
     assert need.met
     assert words in need.found
+
+
+def test_the_library_of_mooncake_is_looked_for_as_the_engine_will(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "loads", lambda library: library == "libibverbs.so.1")
+    assert doctor._ibverbs().met
+    monkeypatch.setattr(libraries, "loads", lambda library: False)
+    need = doctor._ibverbs()
+    assert (need.found, need.hint) == ("not installed", "apt-get install libibverbs1")
 
 
 def test_a_triton_that_is_not_supported_is_a_need_that_is_not_met(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,12 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
         "rejected",
         "takes away",
     ),
+    (
+        {"enable-hierarchical-cache": True, "hicache-size": 32, "hicache-ratio": 2.0},
+        "hicache-ratio",
+        "ignored",
+        "`hicache-size` decides",
+    ),
     *[
         ({f"hicache-{what}": value}, f"hicache-{what}", "ignored", "hierarchical cache is off")
         for what, value in {
@@ -215,6 +221,8 @@ CASES: list[tuple[dict[str, Value], str, Effect, str]] = [
     ({"page-size": 6}, "page-size", "rejected", "key pool"),
     ({"dsa-prefill-backend": "triton"}, "dsa-prefill-backend", "rejected", "ROCm"),
     ({"dsa-decode-backend": "triton"}, "dsa-decode-backend", "rejected", "ROCm"),
+    (CPU | {"dsa-prefill-backend": "tilelang"}, "dsa-prefill-backend", "ignored", "no sparse attention"),
+    (CPU | {"dsa-decode-backend": "tilelang"}, "dsa-decode-backend", "ignored", "no sparse attention"),
     ({"dsa-prefill-backend": "trtllm"}, "dsa-prefill-backend", "doubtful", "Blackwell"),
     ({"dsa-decode-backend": "trtllm"}, "dsa-decode-backend", "doubtful", "Blackwell"),
     (CPU, "device", "doubtful", "dense attention is served in its place"),

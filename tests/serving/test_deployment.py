@@ -60,7 +60,10 @@ def test_a_stack_answers_through_its_router_on_loopback_only_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_that_is_killed_during_traffic_is_named_and_all_else_is_torn_down(role: str, tmp_path: Path) -> None:
+def test_a_role_that_is_killed_during_traffic_is_named_before_all_else_is_torn_down(
+    role: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     seen: list[psutil.Process] = []
 
     def serve() -> None:
@@ -78,6 +81,17 @@ def test_a_role_that_is_killed_during_traffic_is_named_and_all_else_is_torn_down
     assert ended.value.server == role
     assert not ended.value.refused
     assert not any(runs(process) for process in seen)
+    said = [record.message for record in caplog.records]
+    assert said.index(ended.value.message) < said.index("stopped: router")
+
+
+def test_a_stack_on_another_address_of_this_machine_becomes_ready_there(tmp_path: Path) -> None:
+    spec = fake_stack(tmp_path)
+    roles = {role: part.model_copy(update={"host": "127.0.0.2"}) for role, part in spec.roles.items()}
+    with deployed(spec.model_copy(update={"roles": roles}), tmp_path / "run") as made:
+        pids = {process.pid for name in ROLES for process in made.processes[name].alive()}
+        assert {address for _, address, _ in listening(pids)} == {"127.0.0.2"}
+        assert made.url.startswith("http://127.0.0.2:")
 
 
 def test_work_that_is_watched_gives_its_result(tmp_path: Path) -> None:
@@ -89,7 +103,9 @@ def test_work_that_is_watched_gives_its_result(tmp_path: Path) -> None:
         assert asyncio.run(made.watched(work())) == 7
 
 
-def test_a_request_that_fails_because_a_role_was_killed_becomes_the_name_of_that_role(tmp_path: Path) -> None:
+def test_a_request_that_fails_because_a_role_was_killed_becomes_the_name_of_that_role(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def ask_a_dead_router() -> None:
         with deployed(fake_stack(tmp_path), tmp_path / "run") as made:
             os.kill(listener(made, "router"), signal.SIGKILL)
@@ -99,6 +115,7 @@ def test_a_request_that_fails_because_a_role_was_killed_becomes_the_name_of_that
     with pytest.raises(EngineEnded, match="`router`") as ended:
         ask_a_dead_router()
     assert isinstance(ended.value.__cause__, httpx.TransportError)
+    assert caplog.records[0].message == ended.value.message
 
 
 def test_an_error_of_the_block_itself_stays_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

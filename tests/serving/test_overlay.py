@@ -159,7 +159,7 @@ def test_the_start_file_that_was_first_on_the_path_still_runs(site: Path, tmp_pa
 
 
 def test_a_path_for_python_goes_before_the_one_that_a_process_is_started_with_anyway() -> None:
-    replica = Replica("server", "server", ("python",), {"PYTHONPATH": "/stand-ins", "A": "1"}, 1, (), "")
+    replica = Replica("server", "server", ("python",), {"PYTHONPATH": "/stand-ins", "A": "1"}, "127.0.0.1", 1, (), "")
     added = with_variables(replica, {"PYTHONPATH": "/watch", "B": "2"}).environment
     assert added == {"PYTHONPATH": "/watch:/stand-ins", "A": "1", "B": "2"}
     bare = dataclasses.replace(replica, environment={})

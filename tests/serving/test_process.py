@@ -154,6 +154,13 @@ with open({file!r}, "wb+") as f:
 """
 
 
+LEAVES_A_FILE = "import tempfile; tempfile.NamedTemporaryFile(delete=False)\n"
+
+
+def temporary_files(folder: Path) -> list[Path]:
+    return list(folder.glob("infra-agent-*/tmp*"))
+
+
 @pytest.fixture
 def shared_file() -> Iterator[Path]:
     file = Path("/dev/shm") / f"infra-agent-test-{os.getpid()}"
@@ -176,8 +183,9 @@ def test_an_engine_and_its_shared_memory_go_with_an_owner_that_is_killed(
         import sys, time
         from pathlib import Path
         from serving.process import start
-        code = {HOLDS_SHARED_MEMORY.format(file=str(shared_file))!r}
-        engine = start("server", [sys.executable, "-c", code], {{}}, {port}, Path({str(tmp_path)!r}))
+        code = {(LEAVES_A_FILE + HOLDS_SHARED_MEMORY.format(file=str(shared_file)))!r}
+        variables = {{"TMPDIR": {str(tmp_path)!r}}}
+        engine = start("server", [sys.executable, "-c", code], variables, {port}, Path({str(tmp_path)!r}))
         print(engine.leader.pid, flush=True)
         time.sleep(600)
     """)
@@ -187,23 +195,26 @@ def test_an_engine_and_its_shared_memory_go_with_an_owner_that_is_killed(
         leader = psutil.Process(int(owner.stdout.readline()))
         server = psutil.Process(int(wait_for("up", tmp_path / "server.log").split()[1]))
         assert shared_file.exists()
+        assert temporary_files(tmp_path)
         owner.kill()
     psutil.wait_procs([leader, server], timeout=60)
     assert not any(runs(process) for process in (leader, server))
     assert not shared_file.exists()
+    assert not temporary_files(tmp_path)
 
 
-def test_an_engine_dies_with_a_supervisor_that_is_killed(port: int, tmp_path: Path) -> None:
-    engine = start("server", [sys.executable, "-c", "import time; time.sleep(600)"], {}, port, tmp_path)
+def test_an_engine_and_its_temporary_files_go_with_a_supervisor_that_is_killed(port: int, tmp_path: Path) -> None:
+    code = LEAVES_A_FILE + "import time; print('up', flush=True); time.sleep(600)"
+    engine = start("server", [sys.executable, "-c", code], {"TMPDIR": str(tmp_path)}, port, tmp_path)
+    wait_for("up", engine.log_file)
+    assert temporary_files(tmp_path)
     deadline = time.monotonic() + 60
-    while len(engine.alive()) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
     engine.leader.kill()
     while engine.alive():
         assert time.monotonic() < deadline
         time.sleep(0.02)
     stop([engine])
+    assert not temporary_files(tmp_path)
 
 
 @pytest.mark.parametrize(

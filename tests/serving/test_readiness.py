@@ -26,6 +26,9 @@ requests.exceptions.ConnectionError: HTTPConnectionPool(host='127.0.0.1', port=1
 """
 REAL = "[2026-11-30 21:20:40] Scheduler hit an exception: Traceback\nValueError: planted\n"
 CHAINED = "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\nRuntimeError: b\n"
+NO_ADDRESS = """[2026-12-01 03:23:31] INFO:     Application startup complete.
+ERROR:    [Errno 99] error while attempting to bind on address ('10.9.1.2', 1): cannot assign requested address
+"""
 CHILD_FAILED = "[2026-11-30 21:20:40] Received sigquit from a child process. It usually means the child failed.\n"
 
 
@@ -45,6 +48,7 @@ def ended(status: int, log: str, folder: Path) -> EngineEnded:
         (CHAINED, "RuntimeError: b"),
         (CHAINED + HARMLESS, "RuntimeError: b"),
         ("nothing of note\n", None),
+        (NO_ADDRESS + HARMLESS, NO_ADDRESS.splitlines()[1].strip()),
     ],
 )
 def test_the_last_error_is_the_last_exception_that_did_harm(log: str, said: str | None) -> None:

@@ -15,6 +15,7 @@ from serving.errors import Broken
 from serving.identity import ProcessId, identity, still_there, this_machine
 from serving.remains import reap
 from serving.stack_record import ReplicaRecord, StackRecord, detached_file, folder, read, records, unreadable, write
+from serving.temporary import new_folder
 
 
 @pytest.fixture
@@ -34,12 +35,15 @@ def known(pid: int, later_ticks: int = 0) -> ProcessId:
 
 
 GONE = ProcessId(pid=os.getpid(), started_ticks=1)
+NO_FOLDER = "/nowhere/infra-agent-00000000"
 
 
-def record(process: ProcessId, owner: ProcessId | None = GONE, machine: str | None = None) -> StackRecord:
+def record(
+    process: ProcessId, owner: ProcessId | None = GONE, machine: str | None = None, temporary: str = NO_FOLDER
+) -> StackRecord:
     replica = ReplicaRecord(
         name="decode", role="decode", url="http://127.0.0.1:1", ports=(), log_file="", leader=process,
-        processes=(process,), shared=(), there_before=(),
+        processes=(process,), shared=(), there_before=(), temporary=temporary,
     )  # fmt: skip
     return StackRecord(
         name="s", digest="", model="", url="", machine=machine or this_machine(), owner=owner, ready_s=1.0,
@@ -52,6 +56,14 @@ def test_what_a_dead_owner_noted_is_ended_and_forgotten(sleeper: psutil.Process)
     assert reap() == ["s"]
     assert not runs(sleeper)
     assert not records()
+
+
+def test_temporary_files_of_what_a_dead_owner_noted_go_too(sleeper: psutil.Process, tmp_path: Path) -> None:
+    left = new_folder({"TMPDIR": str(tmp_path)})
+    (left / "socket").write_text("")
+    write(folder() / "owned.json", record(known(sleeper.pid), temporary=str(left)))
+    assert reap() == ["s"]
+    assert not left.exists()
 
 
 def test_a_process_that_was_given_the_pid_of_a_noted_one_is_left_alone(sleeper: psutil.Process) -> None:
@@ -92,6 +104,8 @@ def test_a_record_that_cannot_be_read_hides_no_other(sleeper: psutil.Process, ca
         {"owner": {"pid": -1, "started_ticks": 1}},
         {"shared": ["/etc/passwd"]},
         {"shared": ["/dev/shm/../../etc/passwd"]},
+        {"temporary": "/home"},
+        {"temporary": "infra-agent-12345678"},
     ],
     ids=str,
 )
@@ -100,8 +114,9 @@ def test_a_record_that_is_damaged_or_of_another_version_is_neither_obeyed_nor_ov
 ) -> None:
     spec = fake_stack(tmp_path)
     whole = record(known(sleeper.pid), owner=None).model_dump(mode="json")
-    part = {**whole["replicas"][0], **{name: value for name, value in change.items() if name == "shared"}}
-    content = json.dumps({**whole, "replicas": [part], **{n: v for n, v in change.items() if n != "shared"}})
+    of_replica = {name: value for name, value in change.items() if name in ReplicaRecord.model_fields}
+    changed = {**whole, "replicas": [{**whole["replicas"][0], **of_replica}]}
+    content = json.dumps(changed if of_replica else {**changed, **change})
     detached_file(spec.name).write_text(content)
     for asked in (lambda: up(spec), lambda: down(spec.name)):
         with pytest.raises(Broken, match="cannot be read"):

@@ -109,6 +109,8 @@ def test_a_value_that_could_not_run_is_refused_and_no_password_is_shown(
         ("name: s\nmodel: m\nready_timeout_s: 1\nroles: {router: {port: 31400}}", "router"),
         ("name: s\nmodel: m\nready_timeout_s: 1\nspeed: 9\nroles: {server: {port: 31400}}", "speed"),
         ("name: [", "not valid YAML"),
+        (f"name: {'[' * 3000}", "nested too deeply"),
+        (f"name: {'9' * 5000}", "not valid YAML: Exceeds the limit"),
     ],
 )
 def test_a_bad_file_is_bad_input_that_names_the_field(text: str, field: str, tmp_path: Path) -> None:

@@ -92,6 +92,12 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
     (ONE, {"moe": {"all_to_all": "deepep"}}, "moe.all_to_all", "needs GPUs"),
     (ONE, {"roles/server/parallelism": {"tp": 3}}, "roles.server.parallelism.tp", "attention heads"),
     (ONE, {"roles/server/resources": {"memory_gb": 0.01}}, "roles.server.arguments.max-total-tokens", "may take"),
+    (
+        H200,
+        {"roles/server/resources/gpu_memory_gb": 8},
+        "roles.server.parallelism.tp",
+        "may take 0 bytes of the 8 GB of `gpu",
+    ),
     (ONE, {"roles/server/engine": "nowhere"}, "roles.server.engine", "no bin/python"),
     (ONE, {"roles/server/speed": 9}, "roles.server.speed", "unknown key"),
     (H200, {"replayssm": {"phase": "decode"}}, "replayssm.phase", "lower bound"),

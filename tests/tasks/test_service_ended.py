@@ -1,5 +1,6 @@
 """The service rung when a server ends, is killed, or is shut out by its router: who is named, and whose fault it is."""
 
+import logging
 import os
 import signal
 from collections.abc import Callable
@@ -79,10 +80,11 @@ def test_workers_that_are_shut_out_under_traffic_are_the_fault_of_the_candidate_
     assert {server.name for server in checked} == set(Arm)
 
 
-@pytest.mark.parametrize("arm", list(Arm))
-def test_a_role_that_is_killed_during_traffic_is_named_and_makes_the_run_broken(
-    arm: Arm, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("arm", "role"), [(arm, role) for arm in Arm for role in ("decode", "router")])
+def test_a_role_that_is_killed_is_named_with_its_arm_before_all_is_torn_down_and_makes_the_run_broken(
+    arm: Arm, role: str, setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     monkeypatch.setattr("tasks.service.check_weights", lambda *_, **__: None)
     monkeypatch.setattr("tasks.service.check_stack", lambda _: [])
     monkeypatch.setattr("serving.arguments.router_arguments", lambda: {})
@@ -92,10 +94,12 @@ def test_a_role_that_is_killed_during_traffic_is_named_and_makes_the_run_broken(
     monkeypatch.setattr("tasks.service.check_breakers", lambda servers: started.update({s.name: s for s in servers}))
 
     def kill(*_: object) -> bool:
-        (decode,) = (part for part in started[arm].parts if part.role == "decode")
-        os.kill(decode.pid, signal.SIGKILL)
+        (killed,) = (part for part in started[arm].parts if part.role == role)
+        os.kill(killed.pid, signal.SIGKILL)
         return False
 
-    with pytest.raises(EngineEnded, match="`decode` was ended from outside, by SIGKILL"):
+    with pytest.raises(EngineEnded, match=f"{arm}: `{role}` was ended from outside, by SIGKILL") as ended:
         measure_service(setup.hypothesis().model_copy(update={"change": edit}), enough=kill, recall=known_noise)
     assert not any(part.process.alive() for server in started.values() for part in server.parts)
+    said = [record.message for record in caplog.records]
+    assert said.index(ended.value.message) < said.index("stopped: router")
