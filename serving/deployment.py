@@ -14,20 +14,12 @@ from typing import Any, TypeVar
 
 from serving.addresses import check_ports_free
 from serving.checkpoint import Checkpoint, checkpoint
+from serving.endings import EngineEnded, ended_within, named_at_once, while_running, why_it_ended
 from serving.launch import Server, begin, part_of, with_variables
 from serving.libraries import check_libraries
 from serving.overlay import Overlay
 from serving.process import EngineProcess, stop
-from serving.readiness import (
-    EngineEnded,
-    ended_within,
-    generates,
-    is_healthy,
-    named_at_once,
-    wait_while,
-    while_running,
-    why_it_ended,
-)
+from serving.readiness import generates, is_healthy, wait_while
 from serving.remains import Note, reap
 from serving.replicas import Replica, api_key, entry_of, reached_at, replicas_of
 from serving.signals import signals_held_back, terminated_as_exception

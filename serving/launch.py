@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from serving.checkpoint import Checkpoint, checkpoint
+from serving.endings import EngineEnded, named_at_once, why_it_ended
 from serving.overlay import Overlay
 from serving.process import EngineProcess, start, stop
-from serving.readiness import EngineEnded, named_at_once, wait_until_ready, why_it_ended
+from serving.readiness import wait_until_ready
 from serving.remains import Note, reap
 from serving.replicas import Replica, replicas_of
 from serving.roles import Role

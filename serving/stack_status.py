@@ -10,11 +10,12 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 
 from serving.breakers import named, router_metrics, shut_out
+from serving.endings import last_error, read_log
 from serving.errors import Broken
 from serving.identity import still_there
 from serving.metrics import scrape
 from serving.ports import listening
-from serving.readiness import is_healthy, last_error, read_log
+from serving.readiness import is_healthy
 from serving.recorded_process import RecordedProcess
 from serving.roles import Role
 from serving.stack_record import ReplicaRecord, StackRecord

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import httpx
 
+from serving.endings import EngineEnded, ended_within, while_running
 from serving.errors import Broken
 from serving.protocol import Answer, Call, call_of, fault_of, words
-from serving.readiness import EngineEnded, ended_within, while_running
 from serving.request_record import Batch, RequestRecord
 from serving.requests import Request, plan_requests
 from serving.scenario import Traffic

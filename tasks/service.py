@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from serving.breakers import check_breakers, sentence, shut_out_of
 from serving.deployment import deployed_together
+from serving.endings import EngineEnded, ended_within
 from serving.engagement import resolved_by
 from serving.errors import Broken
 from serving.home import home
 from serving.launch import Server, check_answering, running_together
-from serving.readiness import EngineEnded, ended_within
 from serving.scenario import Scenario
 from serving.traffic import LATE_S, send
 from serving.validate import check_stack

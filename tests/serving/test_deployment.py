@@ -15,10 +15,10 @@ from fake_stack import ROLES, fake_stack, python, stack_file, wait_until
 
 from serving.deployment import Deployment, deployed
 from serving.descendants import runs
+from serving.endings import EngineEnded
 from serving.errors import BadInput, Broken
 from serving.identity import identity
 from serving.ports import listening, port_is_free
-from serving.readiness import EngineEnded
 from serving.remains import reap
 from serving.stack_record import StackRecord, records
 

@@ -12,11 +12,11 @@ import pytest
 
 from serving.checkpoint import checkpoint
 from serving.descendants import runs
+from serving.endings import EngineEnded
 from serving.errors import Broken
 from serving.launch import Server, running
 from serving.metrics import resolved_arguments
 from serving.ports import port_is_free
-from serving.readiness import EngineEnded
 from serving.stack import RoleSpec, Scalar, StackSpec, load_stack
 
 pytestmark = pytest.mark.engine

@@ -15,10 +15,11 @@ import pytest
 from fake_stack import wait_until
 
 from serving.descendants import members, runs
+from serving.endings import why_it_ended
 from serving.errors import Broken
 from serving.ports import hold_port, listeners, port_is_free
 from serving.process import EngineProcess, start, stop
-from serving.readiness import wait_until_ready, why_it_ended
+from serving.readiness import wait_until_ready
 from serving.stack import RoleSpec, StackSpec
 from serving.supervisor import LOG_BYTES
 

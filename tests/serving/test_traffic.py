@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from traffic_examples import CLOSED, IMAGES, POISSON, traffic
 
 from serving import traffic as sending
+from serving.endings import EngineEnded
 from serving.errors import BadInput, Broken
 from serving.jsonl import read_jsonl, write_jsonl
-from serving.readiness import EngineEnded
 from serving.request_record import RequestRecord
 from serving.requests import plan_requests
 from serving.scenario import Arrivals

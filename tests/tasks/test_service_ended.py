@@ -10,9 +10,9 @@ import pytest
 from fake_stack import stack_file
 from service_setup import Setup, known_noise, values
 
+from serving.endings import EngineEnded
 from serving.errors import Broken
 from serving.launch import Server
-from serving.readiness import EngineEnded
 from tasks.records import (
     Arm,
     RoleEdit,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from serving.readiness import EngineEnded, last_error, why_it_ended
+from serving.endings import EngineEnded, last_error, why_it_ended
 
 # As SGLang 0.5.23 writes it at every start without its own warm-up.
 HARMLESS = """[2026-11-30 21:20:34] post-warmup freeze_gc failed
