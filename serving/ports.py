@@ -10,8 +10,6 @@ from serving.errors import Broken
 
 LOOPBACK = ("127.0.0.1", "::1")
 EVERYWHERE = ("0.0.0.0", "::")
-
-
 # What an address says that is not one of this machine.
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
