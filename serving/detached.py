@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from serving.deployment import bring_up
+from serving.endings import named_at_once
 from serving.errors import BadInput, Broken
 from serving.identity import still_there, was_before_boot
 from serving.process import stop
@@ -28,7 +29,7 @@ def up(spec: StackSpec) -> StackRecord:
     Raises BadInput when it is up as something else, Broken when it is up in part, when nobody can say whether it is, and
     when it does not come up; then nothing stays.
     """
-    with _alone(spec.name), terminated_as_exception(), ExitStack() as teardown:
+    with _alone(spec.name), terminated_as_exception(), ExitStack() as teardown, named_at_once():
         reap()
         if (found := _already_up(spec)) is not None:
             log.info("%s is up already", spec.name)

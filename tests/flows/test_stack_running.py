@@ -185,6 +185,14 @@ def test_another_text_under_the_same_name_is_refused_while_the_first_is_up(file:
     assert stack("down", file).returncode == 0
 
 
+def test_a_role_that_ends_while_it_starts_is_named_before_the_others_are_stopped(tmp_path: Path) -> None:
+    up = stack("up", stack_file(tmp_path, {"decode": {"SGLANG_FAKE_ERROR": "planted"}}))
+    assert up.returncode == 4
+    said = up.stderr
+    assert 0 <= said.find("`decode` ended with status 1; last error") < said.find("stopped: "), said
+    assert not records()
+
+
 def test_an_interrupted_up_leaves_nothing(tmp_path: Path) -> None:
     file = stack_file(tmp_path, {"decode": {"SGLANG_FAKE_DEAF": "1"}})
     with subprocess.Popen(
